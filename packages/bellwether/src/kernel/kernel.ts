@@ -45,7 +45,7 @@ import { resume } from './verbs/turn/resume.js'
 import { stop, type Stopping, type StopResult } from './verbs/turn/stop.js'
 import { suspend, type Suspended, type Suspension } from './verbs/turn/suspend.js'
 import { swapBox, type BoxSwap } from './verbs/turn/swap_box.js'
-import { uiAction, type UiAction, type UiActionVerdict } from './verbs/turn/ui_action.js'
+import { uiAction, type RejectedAction, type UiAction, type UiActionVerdict } from './verbs/turn/ui_action.js'
 import { call, fenceKey, fenceRow, ringsFor, type Fence, type Ringable, type Verdict } from './verdict.js'
 
 export interface Kernel {
@@ -62,7 +62,8 @@ export interface Kernel {
   enqueue(turn: NewTurn): Promise<Enqueued>
   /** Enqueues many turns in one transaction; a turn that cannot be accepted becomes an InvalidInput in its place. */
   enqueueMany(turns: readonly NewTurn[]): Promise<(Enqueued | InvalidInput)[]>
-  uiAction(action: UiAction): Promise<{ what: UiActionVerdict['what']; agentTurnId: string | null }>
+  /** Leases an idle agent for a person's action; the worker that claims it calls the tool. Everything but `accepted` changes nothing. */
+  uiAction(action: UiAction): Promise<UiActionResult>
   stop(stopping: Stopping): Promise<StopResult>
   report(receipts: readonly Receipt[]): Promise<ReportResult[]>
   startTool(projectId: string, toolCallId: string, host: string): Promise<StartedTool | undefined>
@@ -99,6 +100,14 @@ export interface Kernel {
   deliver(delivery: Delivery): Promise<DeliverResult>
   /** Rings for the verdicts of a verb that was called outside the kernel. */
   ring(verdicts: readonly Ringable[]): Promise<void>
+}
+
+export interface UiActionResult {
+  readonly what: UiActionVerdict['what']
+  /** The turn of the action, or the turn that has the action's id already. */
+  readonly agentTurnId: string | null
+  /** Why it was rejected. */
+  readonly reason: RejectedAction | null
 }
 
 export interface Claim {
@@ -172,7 +181,11 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
     },
     async uiAction(action) {
       const [verdict] = await rung(await uiAction(db, ids, action))
-      return { what: verdict?.what ?? 'rejected', agentTurnId: verdict?.agent_turn_id ?? null }
+      return {
+        what: verdict?.what ?? 'rejected',
+        agentTurnId: verdict?.agent_turn_id ?? null,
+        reason: verdict?.detail?.reason ?? null,
+      }
     },
     async stop(stopping) {
       const { result, verdicts } = await stop(db, ids, stopping)

@@ -116,8 +116,12 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
     clock,
     log,
     watch,
-    settings: { pollSeconds: worker.poll_seconds, resumeLeaseSeconds: worker.resume_lease_seconds },
-    onEnded: () => tail.wake(),
+    settings: {
+      pollSeconds: worker.poll_seconds,
+      resumeLeaseSeconds: worker.resume_lease_seconds,
+      suspendTimeoutSeconds: worker.suspend_timeout_seconds,
+    },
+    onHandled: () => tail.wake(),
   })
   const perSecond = settings.server.requests_per_second
   const server = makeServer({

@@ -5,6 +5,7 @@
  */
 import { defined, errorMessage } from '@bellwether/base'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
+import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
 import type { Delivery } from '../kernel/verbs/turn/deliver.js'
 import type { ToolResult } from '@bellwether/protocol/http'
 import { retryUntil } from '../ports/retry.js'
@@ -20,6 +21,7 @@ import {
   wantedFields,
   type Submission,
 } from './submit-result.js'
+import { actionStep, isUiAction } from './ui-action.js'
 
 /** Hot path: holds the options instead of copying them, because a copy per turn costs more than the lookup. */
 interface Run extends Pick<Scope, 'turn' | 'cancellation'> {
@@ -33,9 +35,13 @@ export async function runTurn(options: WorkerOptions, scope: Scope): Promise<voi
   try {
     // A takeover continues with the results that the dead worker had resumed with (W2.3b).
     const results = turn.kind === 'resume' || turn.takenOver ? await kernel.readResults(turn.agentTurnId) : []
-    if (results.some((result) => result.after_execution === 'terminate')) {
-      // T3.3c: the result is the deliverable. The turn ends directly from suspended, so that no step can come between.
+    if (isDeliverable(turn, results)) {
+      // The turn ends directly from suspended, so that no step can come between.
       await settle(run, terminated(results))
+      return
+    }
+    if (isUiAction(turn)) {
+      await settle(run, { suspend: actionStep(turn) })
       return
     }
     if (turn.kind === 'resume') {
@@ -219,12 +225,18 @@ export function printable(text: string): string {
   return text.toWellFormed().replaceAll('\0', '').slice(0, 10_000)
 }
 
+/** Whether the results are the deliverable: the result of a terminating tool (T3.3c) or of a person's action (T3.1e). */
+export function isDeliverable(turn: ClaimedTurn, results: readonly ToolResult[]): boolean {
+  return results.length > 0 && (isUiAction(turn) || results.some(isTerminating))
+}
+
+const isTerminating = (result: ToolResult) => result.after_execution === 'terminate'
+
 /** The deliverable of a turn that a tool result ends; it fails if that result did. */
 export function terminated(results: readonly ToolResult[]): Extract<TurnAction, { readonly deliver: unknown }> {
   const deliver = { text: textOf(results) }
-  const failed = results.find(
-    (one) => one.after_execution === 'terminate' && one.status !== 'success' && one.status !== 'partial',
-  )
+  const ending = results.some(isTerminating) ? results.filter(isTerminating) : results
+  const failed = ending.find((one) => one.status !== 'success' && one.status !== 'partial')
   if (failed === undefined) return { deliver }
   return {
     deliver,

@@ -1,12 +1,14 @@
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { mkdir, readFile, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { reclaim } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { readProcesses } from '../../src/ports/processes/proc.js'
-import { target } from '../support/kernel.js'
+import { project, target } from '../support/kernel.js'
 import { fullWatchWindow } from '../support/kernel-turns.js'
+import { carriedOut, carryOutAction } from '../support/ui-actions.js'
 import { until } from '../support/until.js'
+import { turnsDone } from '../support/worker.js'
 import { carriers, openCommandSetup, type CommandSetup } from './command-setup.js'
 
 let b: CommandSetup
@@ -42,6 +44,17 @@ describe('the command executor', () => {
     expect(done).toMatchObject({ outcome: 'success', taskEvents: 1 })
     expect(done.text).toBe('# Instructions\n\nYou are careful.\n\n# Task\n\ndo it')
     expect(b.chunks.join('')).toContain('You are careful.')
+  })
+
+  it('[T3.1e] calls the tool of an action without the command, whose next prompt says who asked and what came of it', async () => {
+    const { agent_id: agentId } = await b.run({ command: ['cat'] })
+    const step = () => b.worker.step().then(() => turnsDone(b.worker))
+    expect(await carryOutAction(b.t, agentId, step)).toMatchObject(carriedOut)
+    const { agentTurnId } = await b.t.kernel.enqueue({ projectId: project, agentId, instruction: 'go on' })
+    await b.worker.step()
+    const { text } = await b.ended(agentTurnId)
+    expect(text).toMatch(/## tool.call \(user\)[^#]*"order": 7[^#]*"requested_by": "key desk"/)
+    expect(text).toMatch(/## tool.result \(tool\)[^#]*"refunded order 7"/)
   })
 
   it('provides the prompt as /dev/stdin too', async () => {
@@ -213,7 +226,7 @@ describe('no process of a command survives', () => {
 
   it('[T1.2] the loss of its fence, and nothing more is written', async () => {
     const turn = await b.begin({ command: 'while :; do echo x >> written; done', cwd: 'work' })
-    await alive(turn)
+    await until('the command has written', async () => existsSync(join(b.folder, 'work', 'written')) || undefined)
     const scope = b.worker.running.get(turn)!
     await b.t.db.query({
       text: 'update state.agent_state_head set turn_epoch = turn_epoch + 1 where active_agent_turn_id = $1',

@@ -5,6 +5,8 @@ import { promptTokens } from '../../src/ports/model/tokens.js'
 import type { Script } from '../../src/ports/model/scripted.js'
 import { project } from '../support/kernel.js'
 import { cardsIn, eventsOf, headOf, waitsOf } from '../support/kernel-rows.js'
+import { carriedOut, carryOutAction } from '../support/ui-actions.js'
+import { turnsDone } from '../support/worker.js'
 import { flawsIn, openModelSetup, type ModelSetup } from './model-setup.js'
 
 let b: ModelSetup
@@ -326,4 +328,20 @@ it('names the phase in step events, and shows the activity thinking on the head'
     ['model', 'running'],
     ['model', 'success'],
   ])
+})
+
+it('[T3.1e] an action on a model’s agent calls the tool without the model, which reads in its next turn who asked and what came of it', async () => {
+  const asked: ModelRequest[] = []
+  const model = b.script((request) => {
+    asked.push(request)
+    return { text: 'ok' }
+  })
+  const { agent_id: agentId } = await b.run({ model })
+  const step = () => b.worker.step().then(() => turnsDone(b.worker))
+  expect(await carryOutAction(b.t, agentId, step)).toMatchObject(carriedOut)
+  expect(asked).toHaveLength(1)
+  await b.run({ model }, { agentId })
+  const { text } = asked[1]!.messages[1] as { text: string }
+  expect(text).toMatch(/<card type="tool.call" role="user">[^<]*"order": 7[^<]*"requested_by": "key desk"/s)
+  expect(text).toMatch(/<card type="tool.result" role="tool">[^<]*"refunded order 7"/s)
 })

@@ -11,6 +11,7 @@ import { join } from '../support/forks.js'
 import { kernelPerFile, project, target } from '../support/kernel.js'
 import { headOf, turnRow, waitsOf } from '../support/kernel-rows.js'
 import { enqueueTurn, fullWatchWindow } from '../support/kernel-turns.js'
+import { carriedOut, carryOutAction } from '../support/ui-actions.js'
 import { pass, workerOn } from '../support/watchdog.js'
 import { until } from '../support/until.js'
 import { runTurns, turnsDone } from '../support/worker.js'
@@ -89,6 +90,12 @@ it('[T3.3b] waits for a person without a command, and delivers the answer', asyn
   expect(await t.all('select phase, status from state.agent_steps where agent_turn_id = $1', turn.agentTurnId)).toEqual(
     [{ phase: 'ask_person', status: 'success' }],
   )
+})
+
+it('[T3.1e] an action on a person’s agent calls the tool and asks no one', async () => {
+  await t.agents('desk')
+  const { worker } = workerOn(t, { agent: personAgent({ instructions: '' }) })
+  expect(await carryOutAction(t, 'desk', () => runTurns(worker))).toMatchObject(carriedOut)
 })
 
 it('[T4.2a] rejects an answer without the required fields, and asks again with the reason within the same time', async () => {

@@ -242,15 +242,25 @@ describe('tool calls', () => {
     expect((await server.get(`${p}/questions`)).body).toEqual({ questions: [] })
   })
 
-  it('[T3.1c] a UI action is accepted by an idle agent and refused by a busy one', async () => {
+  it('[T3.1c] [T3.1e] a UI action is accepted by an idle agent; a busy agent, an unknown tool and a reused id get the reason', async () => {
     await addAgent(server, 'ui')
-    const action = (actionId: string, agentId = 'ui') =>
-      server.post(`${p}/ui-actions`, { action_id: actionId, agent_id: agentId, tool_name: 'click', args: {} })
+    await server.request('PUT', `${p}/tools/click`, {})
+    const action = (actionId: string, more: object = {}) =>
+      server.post(`${p}/ui-actions`, { action_id: actionId, agent_id: 'ui', tool_name: 'click', args: {}, ...more })
+    expect((await action('a0', { tool_name: 'clik' })).body).toEqual({
+      status: 'rejected',
+      agent_turn_id: null,
+      error: { code: 'unknown_tool', message: expect.stringContaining('has no tool "clik". Did you mean "click"?') },
+    })
     const first = await action('a1')
     expect([first.status, first.body.status]).toEqual([202, 'accepted'])
     expect((await action('a1')).body).toEqual(first.body)
-    expect((await action('a2')).body).toMatchObject({ status: 'busy' })
-    expect((await action('a3', 'nobody')).body).toMatchObject({ status: 'rejected' })
+    expect((await action('a1', { args: { x: 1 } })).body).toMatchObject({ status: 409, code: 'action_conflict' })
+    expect((await action('a2')).body).toEqual({ status: 'busy', agent_turn_id: null, error: null })
+    expect((await action('a3', { agent_id: 'nobody' })).body).toMatchObject({
+      status: 'rejected',
+      error: { code: 'unknown_agent' },
+    })
   })
 })
 

@@ -110,8 +110,8 @@ export async function openTestServer(
     clock,
     log,
     watch,
-    settings: { pollSeconds: 5, resumeLeaseSeconds: 30 },
-    onEnded: () => tail.wake(),
+    settings: { pollSeconds: 5, resumeLeaseSeconds: 30, suspendTimeoutSeconds: 30 },
+    onHandled: () => tail.wake(),
   })
   const fusion = openFusion({ views: { [view]: viewDefaults }, clock, ids: t.ids, random: systemRandom, log })
   const http = makeServer({

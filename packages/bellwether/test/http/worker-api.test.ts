@@ -42,6 +42,30 @@ async function pass(seconds: number): Promise<void> {
 }
 
 describe('a turn', () => {
+  it('[T3.1e] the server carries out actions on agents of HTTP workers: the worker gets no turn, the result is the deliverable', async () => {
+    const agentId = await agent('acted-on')
+    await server.request('PUT', `${p}/tools/refund`, {})
+    const { body } = await server.post(`${p}/ui-actions`, {
+      action_id: agentId,
+      agent_id: agentId,
+      tool_name: 'refund',
+      args: { order: 7 },
+    })
+    expect(await claim()).toEqual([])
+    const call = `${body.agent_turn_id}-action`
+    expect((await server.post(`${p}/tool-calls/${call}/start`, { host: 'shop' }, as())).body).toMatchObject({
+      status: 'started',
+      tool_name: 'refund',
+      arguments: { order: 7 },
+    })
+    await server.post(`${p}/tool-calls/${call}/result`, { status: 'success', result: 'refunded order 7' }, as())
+    expect(await claim()).toEqual([])
+    expect(await detail(body.agent_turn_id!)).toMatchObject({
+      status: 'success',
+      deliverable: { content: { text: 'refunded order 7' } },
+    })
+  })
+
   it('[T6.1] a claimed turn contains all its input, records steps, suspends on tools, resumes with their results and delivers', async () => {
     await server.request('PUT', `${p}/profiles/coder`, { worker_target: target, spec: { model: 'm' } })
     await server.request('PUT', `${p}/tools/grep`, { description: 'looks', parameters: { type: 'object' } })

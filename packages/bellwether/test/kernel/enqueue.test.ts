@@ -83,37 +83,6 @@ it('[T3.1b] a turn waits as queued without an epoch; the lease of the idle agent
   expect(t.rings()).toMatchObject([{ payload: { agent_id: 'cid', inbox_id: second.inboxId } }])
 })
 
-it('[T3.1c] a ui_action leases first and its row is pending at once; only it may expect a correlation id', async () => {
-  await t.agents('dan')
-  const action = { projectId: project, agentId: 'dan', actionId: 'click-1', toolName: 'approve', args: { yes: true } }
-  const { what, agentTurnId } = await t.kernel.uiAction(action)
-  expect(what).toBe('accepted')
-  expect(await headOf(t, 'dan')).toMatchObject({
-    status: 'dispatched',
-    turn_epoch: 1,
-    expecting_correlation_id: 'click-1',
-  })
-  expect(await turnRow(t, agentTurnId!)).toMatchObject({ message_type: 'ui_action', status: 'pending', turn_epoch: 1 })
-  expect(await edgesTo(t, agentTurnId!)).toMatchObject([{ primitive: 'enqueue', edge_phase: 'request' }])
-})
-
-it('[T3.1c] an action on a busy agent returns busy, a repeated action returns duplicate, and neither writes anything', async () => {
-  await t.agents('eve')
-  const action = { projectId: project, agentId: 'eve', actionId: 'a', toolName: 'approve', args: {} }
-  const accepted = await t.kernel.uiAction(action)
-  // Without an output box only its status shows that the agent is busy.
-  await t.kernel.putAgents([{ projectId: project, agentId: 'bare', workerTarget: target, outputBox: false }])
-  await t.running('bare')
-  const before = await fingerprint(t.db)
-  t.rings()
-  expect(await t.kernel.uiAction({ ...action, actionId: 'b' })).toMatchObject({ what: 'busy' })
-  expect(await t.kernel.uiAction({ ...action, agentId: 'bare', actionId: 'c' })).toMatchObject({ what: 'busy' })
-  expect(await t.kernel.uiAction(action)).toEqual({ what: 'duplicate', agentTurnId: accepted.agentTurnId })
-  expect(await t.kernel.uiAction({ ...action, agentId: 'ghost' })).toMatchObject({ what: 'rejected' })
-  expect(await fingerprint(t.db)).toEqual(before)
-  expect(t.rings()).toEqual([])
-})
-
 it('[T3.1d] every enqueue has its request edge and every receipt (result, timeout, stop) its response edge', async () => {
   await t.agents('fay')
   const turn = await suspendedTurn(t, 'fay', grepCalls('fay-1', 'fay-2'))

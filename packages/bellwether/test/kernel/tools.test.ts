@@ -85,6 +85,7 @@ it('[T2.2] waits describe a suspended turn: expecting_correlation_id stays null 
   await t.agents('d', 'e')
   await suspendedTurn(t, 'd', grepCalls('d-1'))
   expect(await headOf(t, 'd')).toMatchObject({ waiting_tool_count: 1, expecting_correlation_id: null })
+  await t.kernel.putTool({ projectId: project, toolName: 'x' })
   await t.kernel.uiAction({ projectId: project, agentId: 'e', actionId: 'click', toolName: 'x', args: {} })
   const [turn] = await t.claim()
   await t.kernel.suspend({ ...turn!, stepId: 's', calls: grepCalls('e-1', 'e-2') }, 30)

@@ -62,19 +62,28 @@ export const toolCallRoutes = {
     responses: { 200: z.object({ questions: list(question) }) },
   },
   'POST /projects/:project/ui-actions': {
-    summary: 'Run a user’s action on an idle agent',
+    summary: 'Call a tool on behalf of a person, as an idle agent',
+    description:
+      'The agent’s next turn calls the tool with these arguments, waits for the result and delivers it; its executor does not run. The tool is one that the project declares, or `delegate`, `fork_join` or `ask_person`. The cards of the turn name the key that requested the action. Repeating the request returns the same turn; the same `action_id` with another tool or other arguments is a conflict (409 `action_conflict`).',
     params: inProject,
     body: z.strictObject({
       action_id: id,
       agent_id: token,
-      tool_name: text(200),
-      args: z.unknown().optional(),
+      tool_name: token,
+      args: z.unknown().optional().describe('the arguments of the tool, an object'),
       channel_id: token.optional(),
     }),
     responses: {
       202: z.object({ status: z.literal('accepted'), agent_turn_id: z.string().nullable() }),
       200: z
-        .object({ status: z.enum(['busy', 'rejected']), agent_turn_id: z.string().nullable() })
+        .object({
+          status: z.enum(['busy', 'rejected']),
+          agent_turn_id: z.null(),
+          error: z
+            .object({ code: z.enum(['unknown_agent', 'agent_retired', 'unknown_tool']), message: z.string() })
+            .nullable()
+            .describe('why the action was rejected; null if the agent is busy'),
+        })
         .describe('Nothing was written'),
     },
   },

@@ -12,8 +12,9 @@ import { readWork, type Work } from '../../kernel/reads/work.js'
 import { signIn } from '../../kernel/verbs/roster.js'
 import type { ToolResult } from '@bellwether/protocol/http'
 import type { Bell, Listening } from '../../ports/bell/bell.js'
-import { terminated } from '../../worker/run-turn.js'
+import { isDeliverable, terminated } from '../../worker/run-turn.js'
 import { incomplete } from '../../worker/submit-result.js'
+import { actionStep, isUiAction } from '../../worker/ui-action.js'
 import { remotePrefix, type RemoteWatch } from './watch.js'
 
 export interface RemoteTurn {
@@ -44,9 +45,13 @@ export interface ClaimOptions {
   readonly clock: Clock
   readonly log: Log
   readonly watch: Pick<RemoteWatch, 'add'>
-  readonly settings: { readonly pollSeconds: number; readonly resumeLeaseSeconds: number }
-  /** A turn ended instead of being sent, because a tool's result ends it. */
-  readonly onEnded: () => void
+  readonly settings: {
+    readonly pollSeconds: number
+    readonly resumeLeaseSeconds: number
+    readonly suspendTimeoutSeconds: number
+  }
+  /** A turn was handled here instead of being sent: a tool's result ended it, or a person's action suspended it. */
+  readonly onHandled: () => void
 }
 
 // Each uses a connection.
@@ -146,15 +151,21 @@ export function openClaims(options: ClaimOptions): Claims {
   async function prepare(turn: ClaimedTurn, workerId: string, bytesMax: number): Promise<RemoteTurn | undefined> {
     // A takeover continues where the dead worker stopped: the last results are those with which that worker resumed (W2.3b).
     const results = turn.kind === 'resume' || turn.takenOver ? await kernel.readResults(turn.agentTurnId) : []
-    if (results.some((result) => result.after_execution === 'terminate')) {
-      // T3.3c: the result is the deliverable, and no worker runs the turn again.
+    if (isUiAction(turn) && results.length === 0) {
+      // The server carries the action out in place of the worker, which need not know about actions.
+      await kernel.suspend({ ...fenceOf(turn), ...actionStep(turn) }, settings.suspendTimeoutSeconds)
+      options.onHandled()
+      return undefined
+    }
+    if (isDeliverable(turn, results)) {
+      // No worker runs the turn again.
       const { deliver: content, status = 'success', error } = terminated(results)
       const verdict = await kernel.deliver({ ...fenceOf(turn), status, content, ...defined({ error }) })
       if (verdict.what === 'refused') {
         const { deliver, ...failed } = incomplete(verdict.missing)
         await kernel.deliver({ ...fenceOf(turn), content: deliver, ...failed })
       }
-      options.onEnded()
+      options.onHandled()
       return undefined
     }
     if (turn.kind === 'resume' && (await kernel.resume(turn, workerId, results[0]?.step_id)) === 'stale')

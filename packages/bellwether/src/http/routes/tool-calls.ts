@@ -4,7 +4,11 @@
  */
 import { defined } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
+import { listToolNames } from '../../kernel/reads/agents.js'
 import { readQuestions } from '../../kernel/reads/waits.js'
+import type { RejectedAction, UiAction } from '../../kernel/verbs/turn/ui_action.js'
+import type { Queryable } from '../../ports/database/database.js'
+import { nearest } from '../../settings/nearest.js'
 import type { Api, KernelParts } from '../api.js'
 
 const unknownCall = (call: string) => new Terminal(`Tool call ${call} does not exist`, { code: 'unknown_tool_call' })
@@ -39,19 +43,43 @@ export function toolCallRoutes(api: Api, { kernel, tail }: KernelParts): void {
     questions: await readQuestions(kernel.db, params.project, query.limit),
   }))
 
-  api('POST /projects/:project/ui-actions', async ({ params, body }, reply) => {
-    const { what, agentTurnId } = await kernel.uiAction({
-      projectId: params.project,
-      agentId: body.agent_id,
-      actionId: body.action_id,
-      toolName: body.tool_name,
+  api('POST /projects/:project/ui-actions', async ({ params: { project }, body, grant }, reply) => {
+    const action = { projectId: project, agentId: body.agent_id, toolName: body.tool_name, actionId: body.action_id }
+    const { what, agentTurnId, reason } = await kernel.uiAction({
+      ...action,
       args: body.args,
+      requestedBy: `key ${grant.name ?? grant.keyId}`.slice(0, 200),
       ...defined({ channelId: body.channel_id }),
     })
+    if (what === 'conflict') throw reusedAction(action)
+    if (what === 'busy') return { status: what, agent_turn_id: null, error: null }
+    if (what === 'rejected') {
+      const code = reason ?? 'unknown_agent'
+      const message = await rejection(kernel.db, action, code)
+      return { status: what, agent_turn_id: null, error: { code, message } }
+    }
     tail.wake()
-    if (what === 'busy' || what === 'rejected') return { status: what, agent_turn_id: agentTurnId }
     // A repeated action was accepted before.
     void reply.code(202)
     return { status: 'accepted', agent_turn_id: agentTurnId }
   })
+}
+
+type Requested = Pick<UiAction, 'projectId' | 'agentId' | 'toolName' | 'actionId'>
+
+function reusedAction({ actionId, agentId }: Requested): Terminal {
+  return new Terminal(`Action id "${actionId}" was used for another action of agent "${agentId}"`, {
+    code: 'action_conflict',
+    hint: 'use a new action_id for each action; repeat one only with the same tool_name and args',
+  })
+}
+
+async function rejection(db: Queryable, action: Requested, reason: RejectedAction): Promise<string> {
+  const { projectId, agentId, toolName } = action
+  if (reason === 'unknown_agent') return `Agent "${agentId}" does not exist in project "${projectId}"`
+  if (reason === 'agent_retired') return `Agent "${agentId}" is retired`
+  const similar = nearest(toolName, await listToolNames(db, projectId))
+  const question = similar === undefined ? '' : `Did you mean "${similar}"? If not, `
+  const declare = `PUT /projects/${projectId}/tools/${toolName} declares it`
+  return `Project "${projectId}" has no tool "${toolName}". ${question}${declare}`
 }

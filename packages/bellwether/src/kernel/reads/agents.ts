@@ -96,3 +96,15 @@ export async function listWorkers(db: Queryable, projectId: string): Promise<Wor
     values: [projectId],
   })
 }
+
+// As many as a turn reads.
+const toolNamesMax = 1_000
+
+/** The tools that the project declares. */
+export async function listToolNames(db: Queryable, projectId: string): Promise<string[]> {
+  const rows = await db.query<{ tool_name: string }>({
+    text: `select tool_name from resource.tools where project_id = $1 order by tool_name limit ${toolNamesMax}`,
+    values: [projectId],
+  })
+  return rows.map((row) => row.tool_name)
+}

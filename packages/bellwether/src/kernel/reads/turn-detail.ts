@@ -48,7 +48,8 @@ export async function readTurnDetail(db: Queryable, agentTurnId: string): Promis
             order by s.started_at), '[]') from (
           select * from state.agent_steps s where s.agent_turn_id = $1
           order by s.started_at desc limit ${listMax}) s) as steps,
-        (select coalesce(jsonb_agg(to_jsonb(w) - 'project_id' - 'agent_id' - 'wait_seq' order by w.wait_seq), '[]')
+        (select coalesce(jsonb_agg(to_jsonb(w) - '{project_id,agent_id,wait_seq,pmo_tool}'::text[]
+          order by w.wait_seq), '[]')
           from (
           select * from state.turn_waiting_tools w where w.agent_turn_id = $1
           order by w.wait_seq desc limit ${listMax}) w) as waits,

@@ -1,6 +1,7 @@
 /** Reads what turns wait for, the results of their tool calls, and the interventions of the watchdogs. Reads only, bounded. */
 import type { InterventionRow, QuestionRow, ToolResult } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
+import { askPerson } from '../pmo-tools.js'
 
 /** The results of a turn's latest step that suspended, in the order of its tool calls. */
 export async function readResults(db: Queryable, agentTurnId: string): Promise<ToolResult[]> {
@@ -16,9 +17,6 @@ export async function readResults(db: Queryable, agentTurnId: string): Promise<T
     values: [agentTurnId],
   })
 }
-
-/** The tool with which an agent asks a person. */
-export const askPerson = 'ask_person'
 
 /** Oldest first. Scans the turns that wait now, which are few, and not the history. */
 export async function readQuestions(db: Queryable, projectId: string, limit: number): Promise<QuestionRow[]> {

@@ -1,9 +1,11 @@
 -- running → suspended: tool.call cards, waits, deadline and commands in one transaction (T3.3a, T3.3b). The relay
 -- publishes the commands after the commit; they carry pointers, never arguments. The declaration in resource.tools
--- applies where the call sets nothing. A call with hosted_by needs no command. Batches (p_fork, see open_batches) are
--- created with the waits that they answer; a caller with batches sends one item.
+-- applies where the call sets nothing. A call with hosted_by needs no command. A call whose subject is the PMO's, or
+-- that names a pmo_tool and is not declared, waits for a PMO (T3.3e). Batches (p_fork, see open_batches) are created
+-- with the waits that they answer; a caller with batches sends one item. The card of a person's action names who
+-- requested it.
 -- Items: {project_id, agent_id, agent_turn_id, turn_epoch, step_id, calls: [{tool_call_id, tool_name, card_id,
--- arguments, after_execution?, timeout_seconds?, idempotent?, hosted_by?}]}.
+-- arguments, after_execution?, timeout_seconds?, idempotent?, hosted_by?, pmo_tool?}]}.
 create or replace function state.suspend(p_items json, p_suspend_seconds double precision, p_fork json default null)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -35,33 +37,39 @@ begin
         coalesce(c.idempotent, (t.options -> 'idempotent' = 'true'), false) as idempotent,
         greatest(p_suspend_seconds, c.timeout_seconds, state.seconds(t.options -> 'suspend_timeout_seconds'),
         state.seconds(t.options -> 'timeout_seconds')) as seconds,
-        coalesce(t.target_subject, 'cmd.tool.' || c.tool_name || '.call') as target, c.hosted_by, h.active_channel_id,
-        h.output_box_id, i.traceparent
+        coalesce(t.target_subject, 'cmd.sys.pmo.internal.' || c.pmo_tool, 'cmd.tool.' || c.tool_name || '.call')
+        as target, c.hosted_by, h.active_channel_id, h.output_box_id, i.traceparent,
+        case when i.message_type = 'ui_action' then i.payload end as action
       from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint,
         step_id text, calls json)
       cross join lateral rows from (json_to_recordset(x.calls) as (tool_call_id text, tool_name text, card_id text,
         arguments jsonb, after_execution text, timeout_seconds double precision, idempotent boolean,
-        hosted_by text)) with ordinality
-        as c (tool_call_id, tool_name, card_id, arguments, after_execution, timeout_seconds, idempotent, hosted_by, ord)
+        hosted_by text, pmo_tool text)) with ordinality
+        as c (tool_call_id, tool_name, card_id, arguments, after_execution, timeout_seconds, idempotent, hosted_by,
+        pmo_tool, ord)
       join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
       left join lateral state.turn_row(x.agent_turn_id) i on true
       left join resource.tools t on t.project_id = x.project_id and t.tool_name = c.tool_name
       where x.agent_turn_id || ' ' || x.turn_epoch = any (v_live)
     ), made as (
       insert into cards.cards (card_id, project_id, type, role, content, metadata, created_at)
-      select card_id, project_id, 'tool.call', 'assistant',
+      select card_id, project_id, 'tool.call', case when action is null then 'assistant' else 'user' end,
         jsonb_build_object('tool_call_id', tool_call_id, 'tool_name', tool_name,
-        'arguments', coalesce(arguments, '{}')),
+        'arguments', coalesce(arguments, '{}')) || case when action is null then '{}'
+        else jsonb_build_object('requested_by', coalesce(action ->> 'requested_by', 'a person'),
+        'action_id', action ->> 'action_id') end,
         jsonb_build_object('agent_turn_id', agent_turn_id, 'step_id', step_id), v_now from calls
     ), boxed as (
       insert into cards.box_cards (box_id, card_id) select output_box_id, card_id from calls
       where output_box_id is not null order by agent_turn_id, ord
     ), waits as (
       insert into state.turn_waiting_tools (project_id, agent_id, agent_turn_id, turn_epoch, step_id, tool_call_id,
-        tool_name, tool_call_card_id, after_execution, idempotent, started_by, started_at, sent_at, created_at)
+        tool_name, tool_call_card_id, after_execution, idempotent, started_by, started_at, sent_at, created_at,
+        pmo_tool)
       select project_id, agent_id, agent_turn_id, turn_epoch, step_id, tool_call_id, tool_name, card_id,
         after_execution, idempotent, hosted_by,
-        case when hosted_by is not null then v_now end, v_now, v_now from calls
+        case when hosted_by is not null then v_now end, v_now, v_now,
+        case when starts_with(target, 'cmd.sys.pmo.internal.') then split_part(target, '.', 5) end from calls
     ), sums as (
       select project_id, agent_id, agent_turn_id, turn_epoch, active_channel_id, traceparent, count(*)::int as waiting,
         max(seconds) as seconds, min(tool_name) as tool from calls group by 1, 2, 3, 4, 5, 6

@@ -7,6 +7,7 @@ import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
 import { unknownCard } from '../cards.js'
 import { cardMaxBytes, plainText, storable } from '../../content.js'
+import { defaultPmoTool, pmoHost } from '../../pmo-tools.js'
 import { forkOfCall, together, waitSeconds, type ForkRows, type NewBatch } from '../batches/fork.js'
 import type { TURN } from '../../turn.js'
 import { call, fenceRow, type Fence, type Verdict } from '../../verdict.js'
@@ -84,7 +85,8 @@ export async function suspend(
       // The wait's deadline is its batch's (hazard 17).
       timeout_seconds: one.batch === undefined ? one.timeoutSeconds : waitSeconds(one.batch),
       idempotent: one.idempotent,
-      hosted_by: one.batch === undefined ? hostOf(one) : 'pmo',
+      hosted_by: one.batch === undefined ? hostOf(one) : pmoHost,
+      pmo_tool: defaultPmoTool(one.toolName),
     }
   })
   const [verdict] = await call<Verdict<Suspended | 'refused'>>(

@@ -1,6 +1,8 @@
--- A person's action on an agent: the lease and the pending inbox row are one step (T3.1c). For a busy agent it returns
--- 'busy' and writes nothing.
--- Items: {inbox_id, agent_turn_id, project_id, agent_id, action_id, channel_id?, traceparent?, payload}.
+-- A person's action on an agent: the lease and the pending inbox row are one step (T3.1c). The worker that claims the
+-- row calls the tool. Returns 'busy' for a busy agent, 'rejected' for an unknown agent or tool, 'duplicate' for a
+-- repeated action, and 'conflict' if its id was used for another one; none of them writes anything (T3.1e).
+-- Items: {inbox_id, agent_turn_id, project_id, agent_id, action_id, channel_id?, traceparent?, payload: {tool_name,
+-- args, ...}, built_in: whether every project has the tool}.
 create or replace function state.ui_action(p_items json)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -19,10 +21,12 @@ begin
     select distinct on (x.project_id, x.agent_id) x.*, h.turn_epoch + 1 as epoch, h.worker_target,
       coalesce(x.channel_id, 'public') as channel
     from rows from (json_to_recordset(p_items) as (inbox_id text, agent_turn_id text, project_id text, agent_id text,
-      action_id text, channel_id text, traceparent text, payload jsonb)) with ordinality
-      as x (inbox_id, agent_turn_id, project_id, agent_id, action_id, channel_id, traceparent, payload, ord)
+      action_id text, channel_id text, traceparent text, payload jsonb, built_in boolean)) with ordinality
+      as x (inbox_id, agent_turn_id, project_id, agent_id, action_id, channel_id, traceparent, payload, built_in, ord)
     join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
     where h.status = 'idle'
+      and (x.built_in or exists (select from resource.tools t
+        where t.project_id = x.project_id and t.tool_name = x.payload ->> 'tool_name' offset 0))
       and not exists (select from state.agent_inbox i where i.inbox_id = x.inbox_id offset 0)
       and not exists (select from state.agent_inbox i where i.project_id = x.project_id and i.agent_id = x.agent_id
         and i.correlation_id = x.action_id and i.message_type in ('turn', 'ui_action') offset 0)
@@ -52,14 +56,23 @@ begin
   return query select * from unnest(v_done);
 
   return query
-  select case when h.agent_id is null or a.status = 'retired' then 'rejected' when r.inbox_id is not null
-    then 'duplicate' else 'busy' end,
+  select case when a.reason = 'unknown_agent' then 'rejected'
+      when r.inbox_id is not null then case when r.message_type = 'ui_action'
+        and r.payload -> 'tool_name' = x.payload -> 'tool_name' and r.payload -> 'args' = x.payload -> 'args'
+        then 'duplicate' else 'conflict' end
+      when a.reason is not null then 'rejected' else 'busy' end,
     x.project_id, x.agent_id, r.agent_turn_id, r.turn_epoch, x.inbox_id, null::text, null::text,
-    case when h.agent_id is null then '{"reason": "unknown_agent"}'::jsonb when a.status = 'retired'
-      then '{"reason": "agent_retired"}' when r.inbox_id is not null then jsonb_build_object('inbox_id', r.inbox_id) end
-  from json_to_recordset(p_items) as x (inbox_id text, project_id text, agent_id text, action_id text)
-  left join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
-  left join resource.project_agents a on a.project_id = x.project_id and a.agent_id = x.agent_id
+    case when r.inbox_id is not null then jsonb_build_object('inbox_id', r.inbox_id)
+      when a.reason is not null then jsonb_build_object('reason', a.reason) end
+  from json_to_recordset(p_items) as x (inbox_id text, project_id text, agent_id text, action_id text, payload jsonb,
+    built_in boolean)
+  cross join lateral (select case
+    when not exists (select from state.agent_state_head h where h.project_id = x.project_id
+      and h.agent_id = x.agent_id) then 'unknown_agent'
+    when exists (select from resource.project_agents g where g.project_id = x.project_id
+      and g.agent_id = x.agent_id and g.status = 'retired') then 'agent_retired'
+    when not x.built_in and not exists (select from resource.tools t where t.project_id = x.project_id
+      and t.tool_name = x.payload ->> 'tool_name') then 'unknown_tool' end as reason) a
   left join lateral (
     select i.* from state.agent_inbox i where i.project_id = x.project_id and i.agent_id = x.agent_id
       and i.correlation_id = x.action_id

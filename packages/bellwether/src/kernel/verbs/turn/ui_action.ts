@@ -1,8 +1,12 @@
-/** A person's action on an agent: the verb leases the agent and writes the inbox row in one step; a busy agent is left unchanged (T3.1c). */
+/**
+ * A person's action on an agent: the verb leases the agent and writes the inbox row in one step (T3.1c). The worker that claims the row
+ * calls the tool (worker/ui-action.ts). A busy agent, an unknown tool and a reused action id change nothing (T3.1e).
+ */
 import { token } from '@bellwether/protocol'
 import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
 import { payloadMaxBytes, plainText, storable } from '../../content.js'
+import { isBuiltInTool } from '../../pmo-tools.js'
 import { traceparentOf } from '../../trace.js'
 import { call, type Verdict } from '../../verdict.js'
 
@@ -12,17 +16,25 @@ export interface UiAction {
   readonly actionId: string
   readonly toolName: string
   readonly args: unknown
+  /** Who requested the action. The agent reads it on the card of the call. */
+  readonly requestedBy?: string
   readonly channelId?: string
   readonly traceparent?: string
 }
 
-export type UiActionVerdict = Verdict<'accepted' | 'busy' | 'rejected' | 'duplicate'>
+export type RejectedAction = 'unknown_agent' | 'agent_retired' | 'unknown_tool'
+
+export type UiActionVerdict = Verdict<
+  'accepted' | 'busy' | 'rejected' | 'duplicate' | 'conflict',
+  { readonly reason?: RejectedAction } | null
+>
 
 export async function uiAction(db: Queryable, ids: Ids, action: UiAction): Promise<UiActionVerdict[]> {
   const payload = {
     action_id: plainText(action.actionId, 'action_id'),
-    tool_name: plainText(action.toolName, 'tool_name'),
+    tool_name: token(action.toolName, 'tool'),
     args: action.args ?? null,
+    requested_by: action.requestedBy === undefined ? undefined : plainText(action.requestedBy, 'requested_by', 200),
   }
   storable(payload, 'the action', payloadMaxBytes)
   const agentTurnId = ids.next()
@@ -36,6 +48,7 @@ export async function uiAction(db: Queryable, ids: Ids, action: UiAction): Promi
       channel_id: action.channelId === undefined ? undefined : token(action.channelId, 'channel'),
       traceparent: traceparentOf(agentTurnId, action.traceparent),
       payload,
+      built_in: isBuiltInTool(payload.tool_name),
     },
   ])
 }

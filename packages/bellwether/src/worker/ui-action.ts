@@ -1,0 +1,31 @@
+/**
+ * Carries out a person's action on an agent (T3.1e): the turn calls the requested tool, waits like after any other call, and delivers the
+ * result. The agent's executor does not run; its next turn finds the call, who requested it, and the result among its cards. The id of
+ * the call follows from the turn, so that a takeover cannot call the tool twice.
+ */
+import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
+import type { ToolCall } from '../kernel/verbs/turn/suspend.js'
+import { askPerson } from '../kernel/pmo-tools.js'
+import { peopleHost } from './executors/person/person.js'
+
+export const isUiAction = ({ messageType }: Pick<ClaimedTurn, 'messageType'>): boolean => messageType === 'ui_action'
+
+/** The call that the turn of an action waits for. The kernel wrote the payload and has checked that the project has the tool. */
+export function actionStep({ agentTurnId, payload }: Pick<ClaimedTurn, 'agentTurnId' | 'payload'>): {
+  readonly stepId: string
+  readonly calls: readonly [ToolCall]
+} {
+  const toolName = String(payload['tool_name'])
+  const id = `${agentTurnId}-action`
+  return {
+    stepId: id,
+    calls: [
+      {
+        toolCallId: id,
+        toolName,
+        args: payload['args'] ?? {},
+        ...(toolName === askPerson ? { hostedBy: peopleHost } : {}),
+      },
+    ],
+  }
+}
