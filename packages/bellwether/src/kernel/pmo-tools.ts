@@ -5,7 +5,6 @@
 export const pmoTools = ['delegate', 'fork_join', 'list_agents'] as const
 export type PmoTool = (typeof pmoTools)[number]
 
-export const pmoSubject = 'cmd.sys.pmo.internal.'
 /** The host name of calls that the PMO has taken. All PMOs share it: each of them can follow a batch. */
 export const pmoHost = 'pmo'
 
