@@ -21,6 +21,7 @@ const status = async (key: string): Promise<TurnStatus> => {
   return { status: 'ended', agentTurnId: key, ...ending }
 }
 const spawner: Spawner = {
+  missingAgents: async () => [],
   kernel: async () => null,
   async spawn({ key }) {
     turns.set(key, 'active')

@@ -38,6 +38,8 @@ export interface KernelIdentity {
 }
 
 export interface Spawner {
+  /** Which of these names are not agents. Empty also if any name will do. Throws Retryable if the kernel is unreachable. */
+  missingAgents(names: readonly string[]): Promise<readonly string[]>
   /** Null: this kernel cannot identify itself. Throws Retryable if the kernel is unreachable. */
   kernel(): Promise<KernelIdentity | null>
   /** Starts the turn of `key`, or finds the one that exists. Throws Retryable if the kernel is unreachable. */

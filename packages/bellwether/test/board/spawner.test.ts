@@ -78,6 +78,12 @@ it('the events of the outbox announce the end of a turn, and a poll finds it if 
   await tailing
 })
 
+it('[H6.6] the spawner names those that are not agents of the project, and none while the project has no agents', async () => {
+  expect(await spawner.missingAgents(['coder', 'debugger', 'Coder', 'tester'])).toEqual(['debugger', 'Coder'])
+  const empty = kernelSpawner({ kernel: t.kernel, projectId: 'empty', clock: t.clock, log: quietLog })
+  expect(await empty.missingAgents(['coder'])).toEqual([])
+})
+
 it('a turn is stopped by its key, waiters are informed, and an unknown key is rejected', async () => {
   const request = { key: t.ids.next(), taskId: 'task-2', agent: 'coder', prompt: 'Do it.', budget }
   await spawner.spawn(request, never)

@@ -16,7 +16,13 @@ const check = (folder: string, env = {}) => examine({ folder, dataDir: join(fold
 it('creates a folder in which the doctor finds nothing bad', async () => {
   const folder = await project()
   const { created } = initFolder(folder)
-  expect(created).toEqual(['bellwether.toml', 'agents/greeter.md', 'agents/coder.md', '.gitignore'])
+  expect(created).toEqual([
+    'bellwether.toml',
+    'config/recovery-policy.json',
+    'agents/greeter.md',
+    'agents/coder.md',
+    '.gitignore',
+  ])
   const findings = await check(folder, { BELLWETHER__SERVER__PORT: '0' })
   expect(findings.filter((one) => one.state === 'bad')).toEqual([])
   expect(findings.map((one) => one.check)).toEqual(

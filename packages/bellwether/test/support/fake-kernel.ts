@@ -28,6 +28,8 @@ export interface FakeKernel extends Spawner {
   /** Retention: this turn is unknown. */
   forgetOne(key: string): void
   retentionMs: number
+  /** The agents of the project; null: any name is an agent. */
+  agents: readonly string[] | null
 }
 
 export function fakeKernel(nowMs: () => number = () => 0): FakeKernel {
@@ -57,6 +59,9 @@ export function fakeKernel(nowMs: () => number = () => 0): FakeKernel {
       for (const notify of turn.listeners.splice(0)) notify()
     },
     retentionMs: 30 * 86_400_000,
+    agents: null,
+    missingAgents: async (names) =>
+      kernel.agents === null ? [] : names.filter((name) => kernel.agents?.includes(name) === false),
     forgetAll() {
       turns.clear()
       folder += 1

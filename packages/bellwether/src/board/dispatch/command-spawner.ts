@@ -152,6 +152,8 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
   }
 
   return {
+    // One command runs as every agent.
+    missingAgents: async () => [],
     async kernel() {
       const runs = join(root, runsFolder)
       await disk.makeFolder(runs)

@@ -4,13 +4,13 @@
  */
 import type { Clock, Log, Random } from '@bellwether/base'
 import type { Ids } from '../../ports/ids.js'
-import type { CallPolicy } from '../../ports/retry.js'
+import { retryCall, type CallPolicy } from '../../ports/retry.js'
 import type { CommandResult } from '../../ports/processes/run-command.js'
 import type { Alerts } from './alerts.js'
 import type { Evidence, Spawner } from '../ports.js'
 import type { AcceptancePolicy, VerifyCommand } from '../policies/acceptance.js'
 import type { BudgetPolicy } from '../policies/budget.js'
-import type { RecoveryPolicy } from '../policies/recovery.js'
+import { human, type RecoveryPolicy } from '../policies/recovery.js'
 import type { ReadyRules } from '../tasks/ready.js'
 import type { KnowledgeOutcome } from '@bellwether/protocol/http'
 import type { Backfill, LessonSource } from '../policies/knowledge.js'
@@ -62,6 +62,8 @@ export interface Dispatcher extends DispatcherOptions {
   readonly busyRuns: Set<string>
   /** When this process first observed a temporary condition of a run, by `runId:what`, in monotonic time. */
   readonly seenSince: Map<string, number>
+  /** Names that were logged as missing: each is logged once. */
+  readonly loggedMissing: Set<string>
 }
 
 /** How many turns may run at once. */
@@ -74,7 +76,40 @@ export function readyRules({ settings }: Dispatcher, { recovery }: Pick<Dispatch
 }
 
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
-  return { ...options, busyRuns: new Set(), seenSince: new Map() }
+  return { ...options, busyRuns: new Set(), seenSince: new Map(), loggedMissing: new Set() }
+}
+
+/** Which of these names are not agents of the project. If the kernel is unreachable, none is known to be missing. */
+export async function findMissing(
+  dispatcher: Dispatcher,
+  { calls }: Pick<DispatchPolicies, 'calls'>,
+  names: readonly string[],
+): Promise<ReadonlySet<string>> {
+  if (names.length === 0) return new Set()
+  try {
+    const call = { kind: 'command_routing', name: 'reading the agents of the project' } as const
+    const missing = await retryCall(calls, call, () => dispatcher.spawner.missingAgents(names), dispatcher)
+    const fresh = missing.filter((name) => !dispatcher.loggedMissing.has(name))
+    for (const name of fresh) dispatcher.loggedMissing.add(name)
+    if (fresh.length > 0) dispatcher.log.warn({ agents: fresh }, 'not agents of the project; the board skips them')
+    return new Set(missing)
+  } catch (error) {
+    dispatcher.log.warn({ err: error }, 'cannot read the agents of the project')
+    return new Set()
+  }
+}
+
+/** The recovery chain without members that are not agents of the project (H6.6). */
+export async function withExistingAgents(
+  dispatcher: Dispatcher,
+  policies: DispatchPolicies,
+): Promise<DispatchPolicies> {
+  const { recovery } = policies
+  const chain = recovery.recoveryChain.filter((name) => name !== human)
+  const missing = await findMissing(dispatcher, policies, chain)
+  if (missing.size === 0) return policies
+  const recoveryChain = recovery.recoveryChain.filter((name) => !missing.has(name))
+  return { ...policies, recovery: { ...recovery, recoveryChain } }
 }
 
 /** How long this process has observed a condition. Monotonic: a jump of the wall clock expires nothing. */

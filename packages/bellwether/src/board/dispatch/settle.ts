@@ -5,14 +5,22 @@
  */
 import { defined, errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import { withRun, forgetRun, watchedMs, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
+import {
+  withExistingAgents,
+  withRun,
+  forgetRun,
+  watchedMs,
+  type Dispatcher,
+  type DispatchPolicies,
+} from './dispatcher.js'
 import { abortOf, iso, openRun } from '../tasks/task-fields.js'
 import { collectEvidence } from './collect-evidence.js'
 import { handoffEntry } from '../tasks/reminders.js'
 import { parseObject } from '../policies/inside.js'
-import { accept, blockedSignal, type EvidenceRecord } from '../policies/acceptance.js'
+import { accept, type EvidenceRecord } from '../policies/acceptance.js'
 import { budgetOf, budgetPayload, recordAndCheckBudget, type BudgetVerdict } from '../policies/budget.js'
 import type { Backfill, LessonSource } from '../policies/knowledge.js'
+import { reportedFailure } from '../policies/reported-failure.js'
 import { recover, recoveryCleared, recoveryOf, recoveryPayload } from '../policies/recovery.js'
 import { recoveryFields, spawnReport, type Ended, type SpawnReport } from './report.js'
 import type { BoardState, Draft, Run, Task, TaskEvent } from '../log/task.js'
@@ -83,8 +91,8 @@ async function judge(
   }
   // An aborted task needs no evidence.
   if (abortOf(task) !== null) return { is: 'failed', reasonCode: 'aborted', detail: 'it was aborted' }
-  const blocked = blockedSignal(ended.deliverable)
-  if (blocked !== null) return { is: 'failed', reasonCode: 'blocked_signal', detail: blocked }
+  const failure = reportedFailure(ended.deliverable)
+  if (failure !== null) return { is: 'failed', ...failure }
   const findings = await collectEvidence(dispatcher, policies, task, ended.deliverable)
   if (findings.waitFor.length > 0) {
     // Decide only when all files can be inspected: a view that is not ready proves nothing, not even a missing file.
@@ -104,9 +112,10 @@ export async function closeRun(
   run: RunName,
   closing: Closing,
 ): Promise<Settled> {
+  const usable = closing.verdict.is === 'failed' ? await withExistingAgents(dispatcher, policies) : policies
   const write = (end: Closing) =>
     dispatcher.board.write((state) =>
-      closingDrafts(state, policies, run, end, dispatcher.clock.wallMs(), dispatcher.actor),
+      closingDrafts(state, usable, run, end, dispatcher.clock.wallMs(), dispatcher.actor),
     )
   let lines: readonly TaskEvent[]
   try {

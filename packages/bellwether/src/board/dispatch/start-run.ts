@@ -5,8 +5,15 @@
  */
 import { defined } from '@bellwether/base'
 import { retryCall } from '../../ports/retry.js'
-import { withRun, concurrencyLimit, readyRules, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
-import { abortOf, claimOf, frozenOf, iso, pausedBy } from '../tasks/task-fields.js'
+import {
+  findMissing,
+  withRun,
+  concurrencyLimit,
+  readyRules,
+  type Dispatcher,
+  type DispatchPolicies,
+} from './dispatcher.js'
+import { abortOf, claimOf, frozenOf, hintedAgent, iso, pausedBy } from '../tasks/task-fields.js'
 import { kernelIdentity, spawnTurn, buildPrompt } from './spawn-turn.js'
 import type { KernelIdentity } from '../ports.js'
 import { handoffEntry } from '../tasks/reminders.js'
@@ -71,6 +78,11 @@ interface Refusal {
 async function claim(dispatcher: Dispatcher, policies: DispatchPolicies, pick: TaskPicker): Promise<Claimed | Refusal> {
   const { actor, settings } = dispatcher
   const claimId = dispatcher.ids.next()
+  const rules = readyRules(dispatcher, policies)
+  // A hint of the reference may be any name, also that of a person: only an agent can get the task.
+  const likely = pick(dispatcher.board.state, dispatcher.clock.wallMs(), rules).task
+  const hint = likely === null ? null : hintedAgent(likely)
+  const missing = await findMissing(dispatcher, policies, hint === null ? [] : [hint])
   let result: Claimed | Refusal = { why: '' }
   await dispatcher.board.write((state) => {
     const nowMs = dispatcher.clock.wallMs()
@@ -79,9 +91,10 @@ async function claim(dispatcher: Dispatcher, policies: DispatchPolicies, pick: T
     const inFlightNow = inFlight(state, nowMs)
     if (inFlightNow >= concurrencyLimit(dispatcher, policies))
       return refuse(`the limit of concurrent turns is reached (${inFlightNow})`)
-    const next = pick(state, nowMs, readyRules(dispatcher, policies))
+    const next = pick(state, nowMs, rules)
     if (next.task === null) return refuse(next.because, next.code)
-    const { task, assignee: agent } = next
+    const { task } = next
+    const agent = hintedAgent(task) !== null && missing.has(next.assignee) ? settings.firstAgent : next.assignee
     const { taskId } = task
     const verdict = precheckBudget(policies.budget, budgetOf(task, agent), agent)
     result = { taskId, agent, claimId, allowed: verdict.allowed }

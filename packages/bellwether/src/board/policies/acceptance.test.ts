@@ -4,7 +4,6 @@ import type { FileEvidence } from '../ports.js'
 import type { Task } from '../log/task.js'
 import {
   accept,
-  blockedSignal,
   claimsOf,
   commandsFor,
   requirementsFor,
@@ -139,13 +138,5 @@ describe('acceptance', () => {
       expect(judge({ files: [path, 'ok'] }, [present('ok')]).verdict).toBe('incomplete_output')
     }
     expect(claimsOf({ files: Array.from({ length: 9_999 }, (_, index) => `f${index}`) }, root).files).toHaveLength(500)
-  })
-
-  it('a deliverable can report that the agent is blocked', () => {
-    expect(blockedSignal({ status: 'blocked', reason: 'no access' })).toBe('no access')
-    expect(blockedSignal({ blocked: 'no key' })).toBe('no key')
-    expect(blockedSignal({ blocked: true })).toContain('blocked')
-    for (const other of [null, {}, { status: 'done' }, { blocked: false }, { blocked: null }])
-      expect(blockedSignal(other)).toBeNull()
   })
 })

@@ -159,17 +159,6 @@ export function commandsFor(policy: AcceptancePolicy, task: Task): readonly Veri
   return all.map((one) => ({ ...one, timeoutSec: one.timeoutSec ?? policy.commandTimeoutSec }))
 }
 
-/** The reason if the deliverable reports that the agent is blocked; else null. */
-export function blockedSignal(deliverable: Deliverable | null): string | null {
-  const status = deliverable !== null && Object.hasOwn(deliverable, 'status') ? deliverable['status'] : undefined
-  const blocked = deliverable !== null && Object.hasOwn(deliverable, 'blocked') ? deliverable['blocked'] : undefined
-  if (blocked !== true && typeof blocked !== 'string' && status !== 'blocked') return null
-  const reason = typeof blocked === 'string' ? blocked : deliverable?.['reason']
-  return typeof reason === 'string' && reason.trim() !== ''
-    ? reason.slice(0, 2_000)
-    : 'the agent reported that it is blocked'
-}
-
 export const commandText = (command: string | readonly string[]) =>
   (typeof command === 'string' ? command : command.join(' ')).slice(0, 500)
 

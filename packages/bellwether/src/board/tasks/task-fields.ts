@@ -48,10 +48,14 @@ export function openRun(task: Task): Run | null {
   return last !== undefined && last.endedAt === undefined ? last : null
 }
 
-/** The first agent for a task: its `agent`, else its `role`, else its assignee. */
-export function firstAgent(task: Task, fallback: string): string {
-  return textField(task, 'agent') ?? textField(task, 'role') ?? task.assignee ?? fallback
-}
+const namedAgent = (task: Task): string | null => textField(task, 'agent') ?? textField(task, 'role') ?? task.assignee
+
+/** The agent that only the reference's hint names; it may be any name. Null: the task has no hint, or names its agent. */
+export const hintedAgent = (task: Task): string | null =>
+  namedAgent(task) === null ? (textField(task, 'assigneeHint')?.trim().toLowerCase() ?? null) : null
+
+/** The first agent for a task: its `agent`, else its `role`, else its assignee, else the reference's hint. */
+export const firstAgent = (task: Task, fallback: string): string => namedAgent(task) ?? hintedAgent(task) ?? fallback
 
 /** Whether a claim has expired. Also true before its start: the clock was set back, and no dispatcher should wait for it again. */
 export function isOver(span: { readonly since: string; readonly until: string }, nowMs: number): boolean {

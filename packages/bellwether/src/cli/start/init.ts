@@ -46,8 +46,12 @@ const settings = `# Every key is optional. docs/reference/settings.md lists all 
 # url = "postgres://user:password@host/name"    # default: an embedded PostgreSQL in .bellwether/
 `
 
+/** The agents that retry a failed task, in order; every one of them is created here. */
+const recovery = `${JSON.stringify({ recoveryChain: ['coder', 'human'] }, undefined, 2)}\n`
+
 const files: readonly (readonly [path: string, text: string])[] = [
   ['bellwether.toml', settings],
+  ['config/recovery-policy.json', recovery],
   ['agents/greeter.md', greeter],
   ['agents/coder.md', coder],
 ]

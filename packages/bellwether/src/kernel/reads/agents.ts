@@ -50,6 +50,23 @@ export async function readAgent(db: Queryable, projectId: string, agentId: strin
   return agent
 }
 
+/** Which of these names are not active agents of the project. Empty while it has no agents: its workers have not started yet. */
+export async function findMissingAgents(
+  db: Queryable,
+  projectId: string,
+  names: readonly string[],
+): Promise<readonly string[]> {
+  const rows = await db.query<{ name: string }>({
+    name: 'bw_find_missing_agents',
+    text: `select n.name from unnest($2::text[]) as n (name)
+      where exists (select from resource.project_agents a where a.project_id = $1)
+        and not exists (select from resource.project_agents a
+          where a.project_id = $1 and a.agent_id = n.name and a.status <> 'retired')`,
+    values: [projectId, names],
+  })
+  return rows.map(({ name }) => name)
+}
+
 /** An agent that an agent file declared. */
 export interface StoredAgent {
   readonly agent_id: string

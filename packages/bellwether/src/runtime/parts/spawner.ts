@@ -9,6 +9,7 @@ import { parseResult, type ParsedResult } from '../../board/dispatch/parse-resul
 import type { KernelIdentity, Spawner, TurnStatus } from '../../board/ports.js'
 import type { Tail } from '../../http/tail.js'
 import type { Kernel } from '../../kernel/kernel.js'
+import { findMissingAgents } from '../../kernel/reads/agents.js'
 import { databaseIdentity } from '../../kernel/reads/database.js'
 import { readRequestedTurns, type RequestedTurn } from '../../kernel/reads/turns.js'
 import { openTurnEnds } from './turn-ends.js'
@@ -51,6 +52,7 @@ export function kernelSpawner(options: SpawnerOptions): Spawner {
   const ends = openTurnEnds({ read: readStatuses, tail: options.tail, clock, log })
 
   return {
+    missingAgents: (names) => findMissingAgents(kernel.db, projectId, names),
     kernel: identity,
     async spawn({ key, taskId, agent, prompt, budget }) {
       const { agentTurnId } = await kernel.enqueue({

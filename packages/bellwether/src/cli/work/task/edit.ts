@@ -189,6 +189,7 @@ export function doneCommand(task: Command): void {
 
 /** `task done` never spawns a turn. */
 const noSpawner: Spawner = {
+  missingAgents: async () => [],
   kernel: async () => null,
   spawn: () => Promise.reject(new Error('this command does not spawn turns')),
   status: async () => ({ status: 'unknown' }),
