@@ -39,6 +39,8 @@ export interface ServerOptions extends WorkerParts {
   readonly random: Random
   /** Whether other machines can reach the server. */
   readonly isPublic: boolean
+  /** Whether the server accepts connections. */
+  readonly isReceiving?: (() => boolean) | undefined
   readonly board?: BoardParts | undefined
   readonly fusion?: Fusion | undefined
   readonly parts?: HealthParts['parts']
@@ -168,7 +170,8 @@ export function makeServer(options: ServerOptions): Server {
       () => false,
     )
     const waiting = database ? await targets().catch(() => []) : []
-    return { database, draining, targets_without_workers: waiting.map((one) => one.worker_target) }
+    const receiver = options.isReceiving?.() ?? true
+    return { database, draining, receiver, targets_without_workers: waiting.map((one) => one.worker_target) }
   }
   const admitMetrics = async (headers: FastifyRequest['headers']) => {
     if (options.isPublic) await authorize(keys, headers)

@@ -22,7 +22,7 @@ import type { Database } from '../ports/database/database.js'
 import { systemDisk } from '../ports/disk/disk.js'
 import { loop } from '../ports/loop.js'
 import { ensureAdminKey } from './parts/key-files.js'
-import { isLoopback, listen } from './parts/listen.js'
+import { isLoopback, openReceiver } from './parts/listen.js'
 import { type Shared, withShared } from './parts/shared.js'
 import { openProcessMetrics } from './parts/telemetry.js'
 import { openViews } from './parts/views.js'
@@ -123,6 +123,7 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
     },
     onHandled: () => tail.wake(),
   })
+  const receiver = openReceiver({ ...common, onChange: (error) => fusion?.receiver(error) })
   const perSecond = settings.server.requests_per_second
   const server = makeServer({
     ...common,
@@ -135,6 +136,7 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
     fusion,
     board,
     isPublic: !isLoopback(host),
+    isReceiving: () => receiver.isUp(),
     rate: { perSecond, burst: perSecond * 2 },
     workerSettings: {
       beatSeconds: worker.beat_seconds,
@@ -145,9 +147,8 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
     metrics,
     ...defined({ parts: options.parts && partFacts(options.parts) }),
   })
-  if (fusion !== undefined) server.app.server.on('error', (error: Error) => fusion.receiver(error.message))
   try {
-    const url = await listen(server.app, host, options.port ?? settings.server.port)
+    const url = await receiver.listen(server.app, host, options.port ?? settings.server.port)
     const loops = Promise.all([
       keys.run(signal),
       watch.run(signal),

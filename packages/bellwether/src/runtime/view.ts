@@ -9,7 +9,7 @@ import { viewKeys } from '../http/auth.js'
 import { uuidv7 } from '../ports/ids.js'
 import { loadSettings } from '../settings/load.js'
 import { openLog } from './logger.js'
-import { isLoopback, listen } from './parts/listen.js'
+import { isLoopback, openReceiver } from './parts/listen.js'
 import { openViews } from './parts/views.js'
 import type { ProcessOptions } from './process.js'
 import { listenForShutdown } from './shutdown.js'
@@ -49,9 +49,9 @@ export async function runViewProcess(options: ViewProcessOptions): Promise<numbe
     const overrides = defined({ live, strict, entryMax })
     const ids = uuidv7(systemClock, systemRandom)
     const fusion = openViews({ names: views, settings: settings.view, overrides, ids, log })
+    const receiver = openReceiver({ clock: systemClock, log, signal, onChange: (error) => fusion.receiver(error) })
     const app = makeApp({ fusion, keys, log, signal })
-    app.server.on('error', (error: Error) => fusion.receiver(error.message))
-    const url = await listen(app, host, options.port ?? settings.server.port)
+    const url = await receiver.listen(app, host, options.port ?? settings.server.port)
     options.onReady?.({ ready: true, role: 'view', url, views, keys: Object.fromEntries(generated), pid: process.pid })
     log.info({ url, views }, 'view is ready')
     await fusion.run(signal)

@@ -6,7 +6,7 @@ import type { Clock, Log, Random } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
 import type { Ids } from '../ports/ids.js'
 import { loop } from '../ports/loop.js'
-import { HealthRegistry } from './health.js'
+import { HealthRegistry, httpReceiver } from './health.js'
 import { View, type ViewSettings } from './view.js'
 
 export interface FusionOptions {
@@ -27,10 +27,8 @@ export interface Fusion {
   step(): void
   /** Sweeps until the signal aborts; a failed sweep is logged and repeated. */
   run(signal: AbortSignal): Promise<void>
-  /** Reports the error of the HTTP receiver, or undefined when it works. The next sweep after a request clears an error. */
+  /** Reports each error of the HTTP receiver, and undefined when it listens again. */
   receiver(error: string | undefined): void
-  /** A request of a sensor arrived, so the receiver works. */
-  received(): void
   close(): void
 }
 
@@ -50,10 +48,8 @@ export function openFusion(options: FusionOptions): Fusion {
     const seed = new DataView(random.bytes(4).slice().buffer).getInt32(0)
     views.set(name, new View({ name, settings, clock, ids, log, health, seed }))
   }
-  let hasReceived = false
   const step = () => {
-    if (hasReceived) health.recover('receiver:http')
-    for (const view of views.values()) view.sweep(sweepMs)
+    for (const view of views.values()) view.sweepAndRecover(sweepMs)
   }
   return {
     views,
@@ -71,13 +67,9 @@ export function openFusion(options: FusionOptions): Fusion {
     step,
     run: (signal) =>
       loop({ name: 'view sweep', intervalMs: sweepMs, clock, log, signal, steady: true }, async () => step()),
-    received() {
-      hasReceived = true
-    },
     receiver(error) {
-      hasReceived = false
-      if (error === undefined) health.recover('receiver:http')
-      else health.fail('receiver:http', error)
+      if (error === undefined) health.recover(httpReceiver)
+      else health.fail(httpReceiver, error)
     },
     close() {
       for (const view of views.values()) view.close()

@@ -30,6 +30,9 @@ export interface DerivedUnit extends Unit {
 
 export const unitKey = (unit: { readonly kind: UnitKind; readonly name: string }) => `${unit.kind}:${unit.name}`
 
+/** The unit of the HTTP server through which sensors report. */
+export const httpReceiver = unitKey({ kind: 'receiver', name: 'http' })
+
 /** One row per rule: which dependencies' failures a kind inherits, and as which state. */
 const cascade: Readonly<
   Partial<Record<UnitKind, { readonly on: readonly UnitKind[]; readonly becomes: HealthState }>>
@@ -117,6 +120,12 @@ export class HealthRegistry {
     if (unit === undefined || unit.state === 'ok') return
     this.#units.set(key, { ...unit, state: 'ok', error: undefined })
     this.#derive()
+  }
+
+  /** Replaces the dependencies of a unit and keeps its state. */
+  setDependencies(key: string, dependsOn: readonly string[]): void {
+    const unit = this.#units.get(key)
+    if (unit !== undefined) this.put({ ...unit, dependsOn })
   }
 
   drop(key: string): void {

@@ -4,14 +4,13 @@
  * when its last session ends; a persistent view stays readable (V6.8). Callers drive time with `sweep`; HTTP and API keys are
  * handled elsewhere.
  */
-import { onAbort, type Clock, type Log } from '@bellwether/base'
-import { Retryable, Terminal, type AgentStatus, type IngestResponse, type PipeCommand } from '@bellwether/protocol'
+import { critical, type Clock, type Log } from '@bellwether/base'
+import { Retryable, Terminal, type AgentStatus, type IngestResponse } from '@bellwether/protocol'
 import type { Ids } from '../ports/ids.js'
 import { Barriers, barriersMax, type BarrierEnd } from './sessions/barriers.js'
-import { OnDemandScan } from './arbitration/scans.js'
 import { ChangeSignal } from './queries/change-signal.js'
-import { unitKey, type HealthRegistry } from './health.js'
-import { ScanJobs, pendingMax, type ScanJob } from './sessions/scan-jobs.js'
+import { httpReceiver, unitKey, type HealthRegistry } from './health.js'
+import { ScanRequests } from './sessions/scan-requests.js'
 import { FusionPipe, type Ingest } from './ingest/fusion-pipe.js'
 import {
   negotiateTimeout,
@@ -26,7 +25,8 @@ import {
 import { NewDirectories } from './sessions/new-directories.js'
 import { SensorUnits } from './sessions/sensor-units.js'
 import { SourceState } from './arbitration/source-state.js'
-import { none, Tree } from './tree/tree.js'
+import { Tree } from './tree/tree.js'
+import { ViewUnit } from './view-unit.js'
 
 export interface ViewSettings {
   readonly sessionTimeoutSeconds: number
@@ -59,7 +59,8 @@ export interface ViewSource {
   readonly tree: Tree
   /** Whether its first snapshot is complete. */
   ready: boolean
-  full: boolean
+  /** Why the last batch did not fit, if it did not. */
+  full: string | undefined
   readonly newDirectories: NewDirectories
   /** Where each sensor mounts it, by sensor id. */
   readonly uris: Map<string, string>
@@ -67,22 +68,21 @@ export interface ViewSource {
 
 export const defaultSourceId = 'default'
 const sourcesMax = 64 // each has its own tree and leader
-const jobTimeoutMs = 60_000
 const suspectsPerSweep = 2_000 // takes 1 to 2 ms
 const freedPerSweep = 10_000 // takes a few ms; one million removed entries are freed within a minute
-const settlingMax = 64 // directories; above that, one full scan costs the sensor less than many small ones
 const urisMax = 10_000
 
 export class View {
   readonly name: string
   readonly settings: ViewSettings
   readonly changeSignal = new ChangeSignal()
-  readonly jobs = new ScanJobs()
   readonly sessions: Sessions
+  readonly scans: ScanRequests
   readonly sources = new Map<string, ViewSource>()
   readonly #options: ViewOptions
   readonly #barriers = new Barriers()
   readonly #units: SensorUnits
+  readonly #unit: ViewUnit
 
   constructor(options: ViewOptions) {
     this.#options = options
@@ -92,11 +92,13 @@ export class View {
     this.sessions = new Sessions((session) =>
       options.log.info({ view: this.name, ...sessionFields(session) }, 'session became leader'),
     )
-    this.#putUnit('ok', undefined)
+    const { name, health, log, clock, ids } = options
+    this.scans = new ScanRequests({ view: name, sessions: this.sessions, clock, ids, log })
+    this.#unit = new ViewUnit({ name, live: options.settings.live, health, log })
   }
 
   get key(): string {
-    return unitKey({ kind: 'view', name: this.name })
+    return this.#unit.key
   }
 
   get ready(): boolean {
@@ -130,9 +132,11 @@ export class View {
         clientAddress: request.clientAddress,
         timeoutMs: negotiateTimeout(request.timeoutSeconds, this.settings.sessionTimeoutSeconds) * 1_000,
         createdAtMs: clock.wallMs(),
+        inProcess: request.inProcess === true,
       },
       clock.monotonicMs(),
     )
+    this.#putPipeUnit(source)
     log.info({ view: this.name, ...sessionFields(session), role: session.role }, 'session started')
     return session
   }
@@ -177,58 +181,9 @@ export class View {
     })
     const source = this.sources.get(session.info.sourceId)
     if (source === undefined) return
-    for (const job of this.jobs.of(session.id)) this.#sendJob(job, source)
+    for (const job of this.scans.jobs.of(session.id)) this.scans.send(job, source)
     if (this.settings.live && this.sessions.of(source.id).length === 0) this.#forget(source)
-  }
-
-  /** Asks a sensor to scan a path now; joins an equal job that no sensor has taken yet. */
-  scan(
-    source: ViewSource,
-    wanted: string,
-    recursive: boolean,
-    purpose: 'requested' | 'settling' = 'requested',
-  ): ScanJob {
-    const { clock, ids } = this.#options
-    // Throws InvalidInput for an invalid path, so no sensor receives `..`.
-    source.tree.find(wanted)
-    const path = wanted.length > 1 && wanted.endsWith('/') ? wanted.slice(0, -1) : wanted
-    const joined = this.jobs.findQueued(source.id, path, recursive, (job) => this.#isQueued(job))
-    if (joined !== undefined && joined.scan.purpose === purpose) return joined
-    if (this.jobs.pending >= pendingMax) {
-      throw new Retryable('Too many scans are running; try again later', { code: 'scans_full', afterMs: 1_000 })
-    }
-    const job: ScanJob = {
-      id: ids.next(),
-      sourceId: source.id,
-      path,
-      recursive,
-      scan: new OnDemandScan(source.pipe.state, source.pipe.state.beginScan(clock.wallMs()), purpose),
-      until: clock.monotonicMs() + jobTimeoutMs,
-      sessionId: '',
-      state: 'pending',
-      error: undefined,
-      rows: 0,
-      deleted: 0,
-      direct: undefined,
-      waiters: new Set(),
-    }
-    this.jobs.add(job)
-    this.#sendJob(job, source)
-    return job
-  }
-
-  /** Resolves when the job has ended or the signal aborts. */
-  jobEnd(job: ScanJob, signal: AbortSignal): Promise<void> {
-    if (job.state !== 'pending' || signal.aborted) return Promise.resolve()
-    return new Promise((resolve) => {
-      const wake = () => {
-        job.waiters.delete(wake)
-        release()
-        resolve()
-      }
-      job.waiters.add(wake)
-      const release = onAbort(signal, wake)
-    })
+    else this.#putPipeUnit(source)
   }
 
   /** `sync to now`: sends a barrier to every realtime sensor of these sources, or to their leaders only. */
@@ -251,14 +206,26 @@ export class View {
     return this.#barriers.wait(id, sessionIds, timeUp)
   }
 
-  /** Ends what has timed out and does due maintenance. Called every `intervalMs`. */
+  /** Sweeps. A sweep that keeps failing rebuilds all sources; other views are not affected. Called every `intervalMs`. */
+  sweepAndRecover(intervalMs: number): void {
+    const monotonicMs = this.#options.clock.monotonicMs()
+    if (!this.#unit.isDue(monotonicMs)) return
+    try {
+      this.sweep(intervalMs)
+      this.#unit.works()
+    } catch (error) {
+      if (this.#unit.failed(error, monotonicMs)) for (const source of [...this.sources.values()]) this.#rebuild(source)
+    }
+  }
+
+  /** Ends what has timed out and does due maintenance. */
   sweep(intervalMs: number): void {
     const { clock, log } = this.#options
     const monotonicMs = clock.monotonicMs()
     for (const session of this.sessions.expired(monotonicMs, intervalMs)) this.end(session, 'timed out')
-    for (const job of this.jobs.overdue(monotonicMs)) {
+    for (const job of this.scans.jobs.overdue(monotonicMs)) {
       log.warn({ view: this.name, job_id: job.id, path: job.path }, 'scan timed out')
-      this.jobs.end(job, 'timed_out')
+      this.scans.jobs.end(job, 'timed_out')
     }
     for (const source of this.sources.values()) {
       source.pipe.sweep(monotonicMs)
@@ -305,10 +272,10 @@ export class View {
       tombstoneTtlMs: this.settings.tombstoneTtlSeconds * 1_000,
       newId: () => ids.next(),
       isLeader: (session) => this.sessions.leader(id) === session,
-      job: (jobId) => this.jobs.get(jobId),
+      job: (jobId) => this.scans.jobs.get(jobId),
       onSnapshotEnd: () => this.#becomeReady(source),
-      onJobEnd: (job, error) => this.jobs.end(job, error === undefined ? 'done' : 'failed', error),
-      onAuditEnd: () => this.settle(source),
+      onJobEnd: (job, error) => this.scans.jobs.end(job, error === undefined ? 'done' : 'failed', error),
+      onAuditEnd: () => this.scans.settle(source),
       onBarrier: (barrierId, session) => this.#barriers.passed(barrierId, session.id),
       onRows: () => this.changeSignal.ring(),
       onHealthChange: (error) => {
@@ -319,16 +286,25 @@ export class View {
         }
       },
       onFull: (problem) => {
-        if (source.full === (problem !== undefined)) return
-        source.full = problem !== undefined
-        this.#putUnit(source.full ? 'degraded' : 'ok', problem)
+        if ((source.full === undefined) === (problem === undefined)) return
+        source.full = problem
+        this.#putUnit()
       },
+      onPersistentFailure: () => this.#rebuild(source),
     })
-    const source: ViewSource = { id, pipe, tree, ready: false, full: false, newDirectories, uris: new Map() }
+    const source: ViewSource = { id, pipe, tree, ready: false, full: undefined, newDirectories, uris: new Map() }
     this.sources.set(id, source)
-    health.put({ kind: 'fusion_pipe', name, state: 'ok', restarts: 0, error: undefined, dependsOn: ['receiver:http'] })
-    this.#putUnit('ok', undefined)
+    health.put({ kind: 'fusion_pipe', name, state: 'ok', restarts: 0, error: undefined, dependsOn: [] })
+    this.#putUnit()
     return source
+  }
+
+  /** Drops a source whose state is broken. Its sensors create new sessions at once and send everything again. */
+  #rebuild(source: ViewSource): void {
+    critical(this.#options.log, { view: this.name, source_id: source.id }, 'source dropped; its sensors send it again')
+    for (const session of this.sessions.of(source.id)) this.end(session, 'source dropped')
+    if (this.sources.get(source.id) === source) this.#forget(source)
+    this.#unit.countRestart()
   }
 
   #becomeReady(source: ViewSource): void {
@@ -339,62 +315,31 @@ export class View {
 
   #forget(source: ViewSource): void {
     this.sources.delete(source.id)
-    this.#options.health.drop(unitKey({ kind: 'fusion_pipe', name: `${this.name}/${source.id}` }))
-    this.#putUnit('ok', undefined)
-    for (const job of this.jobs.overdue(Infinity))
-      if (job.sourceId === source.id) this.jobs.end(job, 'failed', 'No sensor is connected')
+    this.#options.health.drop(this.#pipeKey(source.id))
+    this.#putUnit()
+    for (const job of this.scans.jobs.overdue(Infinity))
+      if (job.sourceId === source.id) this.scans.jobs.end(job, 'failed', 'No sensor is connected')
     this.changeSignal.ring()
   }
 
-  /**
-   * Has disputed paths scanned; the result of that scan decides. The sensor that reported the entry last scans it, because a
-   * host whose cache is out of date would only repeat its own report.
-   */
-  settle(source: ViewSource): void {
-    const { paths, all } = source.pipe.state.takeDisputes()
-    if (paths.length === 0 && !all) return
-    try {
-      if (all || paths.length > settlingMax) this.scan(source, '/', true, 'settling')
-      else for (const path of paths) this.scan(source, path, false, 'settling')
-    } catch (error) {
-      if (!(error instanceof Retryable)) throw error
-      // The command queue is full: dispute the paths again for the next audit.
-      for (const path of all ? ['/'] : paths) source.pipe.state.dispute(path, all)
-      this.#options.log.warn({ view: this.name, source_id: source.id, paths: paths.length }, error.message)
-    }
+  #pipeKey(sourceId: string): string {
+    return unitKey({ kind: 'fusion_pipe', name: `${this.name}/${sourceId}` })
   }
 
-  #sendJob(job: ScanJob, source: ViewSource): void {
-    const node = job.scan.purpose === 'settling' ? source.tree.find(job.path) : none
-    const reporter = node === none ? undefined : this.sessions.reporting(source.id, source.tree.agentOf(node))
-    const session = reporter ?? this.sessions.leader(source.id) ?? this.sessions.of(source.id)[0]
-    if (session === undefined) {
-      this.jobs.end(job, 'failed', 'No sensor is connected')
-      return
-    }
-    job.sessionId = session.id
-    try {
-      session.command({ type: 'scan', path: job.path, recursive: job.recursive, job_id: job.id })
-    } catch (error) {
-      if (!(error instanceof Retryable)) throw error
-      this.jobs.end(job, 'failed', error.message)
-    }
+  /** A pipe fails with the receiver if one of its sensors reports through it. */
+  #putPipeUnit(source: ViewSource): void {
+    const sessions = this.sessions.of(source.id)
+    if (sessions.length === 0) return
+    const dependsOn = sessions.some(({ info }) => !info.inProcess) ? [httpReceiver] : []
+    this.#options.health.setDependencies(this.#pipeKey(source.id), dependsOn)
   }
 
-  #isQueued(job: ScanJob): boolean {
-    const session = this.sessions.get(job.sessionId)
-    return session?.hasQueued((command: PipeCommand) => command.type === 'scan' && command.job_id === job.id) === true
-  }
-
-  #putUnit(state: 'ok' | 'degraded', error: string | undefined): void {
-    this.#options.health.put({
-      kind: 'view',
-      name: this.name,
-      state,
-      error,
-      restarts: 0,
-      live: this.settings.live,
-      dependsOn: [...this.sources.keys()].map((id) => unitKey({ kind: 'fusion_pipe', name: `${this.name}/${id}` })),
-    })
+  #putUnit(): void {
+    const sources = [...this.sources.values()]
+    const full = sources.find((source) => source.full !== undefined)?.full
+    this.#unit.update(
+      sources.map(({ id }) => this.#pipeKey(id)),
+      full,
+    )
   }
 }

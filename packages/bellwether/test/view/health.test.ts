@@ -147,6 +147,52 @@ describe('a failed fusion pipe', () => {
   })
 })
 
+describe('a view whose state is broken', () => {
+  const unitOf = async (name: string) =>
+    (await server.get('/health/components')).body.components?.find((unit) => unit.name === name)
+
+  it('[V5.1] [V5.4] drops a source whose pipe keeps failing, counts the restart, and is filled again by its sensor', async () => {
+    const sensor = await server.connect('h', { view: 'live' })
+    const other = await server.connect('h', { view: 'persistent' })
+    for (const one of [sensor, other]) await one.snapshot(file('/a'))
+    breakTree('live')
+    for (let failures = 1; failures < 5; failures += 1) {
+      expect((await sensor.realtime(file('/b'))).status).toBe(500)
+      await server.pass(2 ** failures)
+    }
+    expect(await unitOf('live')).toMatchObject({ state: 'ok', restarts: 0 })
+    expect((await sensor.realtime(file('/b'))).status).toBe(500)
+    expect((await sensor.heartbeat()).status).toBe(419)
+    expect(await unitOf('live')).toMatchObject({ state: 'ok', restarts: 1 })
+    const again = await server.connect('h', { view: 'live' })
+    await again.snapshot(file('/a'), file('/b'))
+    expect((await server.get('/views/live/tree', 'live')).body.children).toHaveLength(2)
+    expect((await other.realtime(file('/b'))).status).toBe(200)
+  })
+
+  it('[V5.3] [V5.4] a view whose sweep fails is unavailable, counts its restarts and recovers; other views are swept', async () => {
+    const sensor = await server.connect('h', { view: 'live', timeoutSeconds: 3_600 })
+    const silent = await server.connect('h', { view: 'other' })
+    for (const one of [sensor, silent]) await one.snapshot(file('/a'))
+    const { tree } = server.fusion.view('live').sources.get('default')!
+    tree.freeRemoved = () => {
+      throw new TypeError('a bug')
+    }
+    await server.pass(1)
+    expect((await server.get('/views/live/tree', 'live')).status).toBe(503)
+    expect(await unitOf('live')).toMatchObject({ state: 'failed', restarts: 1, error: 'a bug' })
+    await server.pass(40)
+    expect(silent.id === '' || (await silent.heartbeat()).status).toBe(419)
+    // The fifth failure drops the source, and with it what was broken.
+    await server.pass(2)
+    expect((await unitOf('live'))?.['state']).toBe('ok')
+    const again = await server.connect('h', { view: 'live' })
+    await again.snapshot(file('/a'))
+    expect((await server.get('/views/live/tree', 'live')).status).toBe(200)
+    expect(Number((await unitOf('live'))?.['restarts'])).toBe(6)
+  })
+})
+
 describe('a sensor’s units', () => {
   it('[V5.4] [V5.3] registers the units of a heartbeat with their effective state and drops them with the session', async () => {
     const sensor = await server.connect('h', { view: 'live' })
@@ -177,32 +223,6 @@ describe('a sensor’s units', () => {
     expect(await listed()).toMatchObject({ [`sensor_pipe:live/${sensor.id}/live`]: 'ok' })
     await sensor.end()
     expect(Object.keys(await listed())).toHaveLength(4)
-  })
-
-  it('[V5.4] a failed receiver fails every pipe, and heartbeats also report its recovery', async () => {
-    const sensor = await server.connect('h', { view: 'live' })
-    server.fusion.receiver('no file descriptors')
-    expect((await sensor.heartbeat()).body.health).toMatchObject({
-      status: 'failed',
-      troubled: { 'fusion_pipe:live/default': 'failed' },
-    })
-    server.fusion.receiver(undefined)
-    expect((await sensor.heartbeat()).body.health).toMatchObject({ status: 'ok', restarts: 1 })
-  })
-
-  it('[V5.3] [V5.4] a failed receiver makes live views not ready until a request of a sensor shows that it works', async () => {
-    const ready = async () =>
-      (await (await fetch(`${server.url}/readyz`)).json()) as { readonly views: Record<string, boolean> }
-    const sensor = await server.connect('h', { view: 'live' })
-    await sensor.snapshot(file('/a'))
-    expect((await ready()).views['live']).toBe(true)
-    server.fusion.receiver('no file descriptors')
-    server.fusion.step()
-    expect((await ready()).views['live']).toBe(false)
-    await sensor.realtime(file('/b'))
-    server.fusion.step()
-    expect((await ready()).views['live']).toBe(true)
-    expect((await server.get('/views/live/tree?path=/b', 'live')).status).toBe(200)
   })
 })
 

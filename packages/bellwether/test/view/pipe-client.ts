@@ -2,12 +2,12 @@
  * A view server over real HTTP with a manual clock, and a scripted client of the pipe protocol. `close` closes everything.
  */
 import { Agent } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { type Clock, defined, systemClock, systemRandom } from '@bellwether/base'
 import type { FileEventType, FileRow, MessageSource, SourceType } from '@bellwether/protocol'
 import { viewKeys } from '../../src/http/auth.js'
 import { makeApp, type ServerLimits } from '../../src/http/app.js'
 import { uuidv7 } from '../../src/ports/ids.js'
+import { openReceiver } from '../../src/runtime/parts/listen.js'
 import { openFusion, type Fusion } from '../../src/view/fusion.js'
 import type { ViewSettings } from '../../src/view/view.js'
 import { handClock, type HandClock } from '../support/hand-clock.js'
@@ -55,6 +55,7 @@ export const keyOf = (view: string) => `key-of-${view}`
 export interface ViewServer {
   readonly url: string
   readonly fusion: Fusion
+  readonly app: ReturnType<typeof makeApp>
   readonly clock: HandClock
   readonly lines: LogLine[]
   /** Advances the clock in steps short enough to count as continuous sweeps. */
@@ -93,12 +94,13 @@ export async function openViewServer(
   const stop = new AbortController()
   const keys = viewKeys(Object.keys(views).map((view) => [view, keyOf(view)] as const))
   const app = makeApp({ fusion, keys, log, signal: stop.signal, limits })
-  await app.listen({ host: '127.0.0.1', port: 0 })
-  const url = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`
+  const onChange = (error: string | undefined) => fusion.receiver(error)
+  const receiver = openReceiver({ clock, log, signal: stop.signal, onChange })
+  const url = await receiver.listen(app, '127.0.0.1', 0)
   const agent = new Agent({ keepAlive: true })
   const first = Object.keys(views)[0]!
   const call: ViewServer['call'] = (method, path, body, { view = first, key = keyOf(view), headers = {} } = {}) =>
-    sendRequest(`${/^\/(api|healthz)/.test(path) ? url : `${url}/api/v1`}${path}`, method, body, agent, {
+    sendRequest(`${/^\/(api|healthz|readyz)/.test(path) ? url : `${url}/api/v1`}${path}`, method, body, agent, {
       ...(key === null ? {} : { 'x-api-key': key }),
       ...headers,
     })
@@ -106,6 +108,7 @@ export async function openViewServer(
   return {
     url,
     fusion,
+    app,
     clock,
     lines,
     async pass(seconds) {

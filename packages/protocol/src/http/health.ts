@@ -37,6 +37,7 @@ export type Component = z.output<typeof component>
 const readiness = {
   database: z.boolean().optional(),
   draining: z.boolean().optional(),
+  receiver: z.boolean().describe('whether the server accepts connections'),
   targets_without_workers: z.array(z.string()).optional().describe('worker targets whose turns wait for a worker'),
   views: z.record(z.string(), z.boolean()),
 }

@@ -3,6 +3,7 @@ import type { HealthState } from '@bellwether/protocol'
 import type { Component, HealthSummary } from '@bellwether/protocol/http'
 import { noWorkerText, type TargetWithoutWorkers } from '../../kernel/reads/gauges.js'
 import type { Fusion } from '../../view/fusion.js'
+import { httpReceiver } from '../../view/health.js'
 import type { Api } from '../api.js'
 import type { Grant } from '../auth.js'
 import { isUnlimited } from '../roles.js'
@@ -17,6 +18,7 @@ export interface HealthParts {
     | (() => Promise<{
         readonly database: boolean
         readonly draining: boolean
+        readonly receiver: boolean
         /** Targets whose turns wait for a worker. The server is ready even if there are some. */
         readonly targets_without_workers: string[]
       }>)
@@ -91,10 +93,11 @@ export function healthRoutes(api: Api, options: HealthParts): void {
       ]),
     )
     // In a full server a view without a sensor is reported but does not prevent turns from running.
+    const receiver = server?.receiver ?? fusion?.health.get(httpReceiver)?.state !== 'failed'
     const isReady = server === undefined ? Object.values(views).every(Boolean) : server.database && !server.draining
-    if (isReady) return { status: 'ready', ...server, views }
+    if (isReady && receiver) return { status: 'ready', ...server, receiver, views }
     void reply.code(503)
-    return { status: 'not_ready', ...server, views }
+    return { status: 'not_ready', ...server, receiver, views }
   })
 
   api('GET /metrics', async ({ headers }, reply) => {

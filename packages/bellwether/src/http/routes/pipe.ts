@@ -4,7 +4,8 @@
  */
 import type { IncomingMessage } from 'node:http'
 import { defined, type Clock } from '@bellwether/base'
-import { InvalidInput, pipeLimits, Terminal } from '@bellwether/protocol'
+import { InvalidInput, pipeLimits, Retryable, Terminal } from '@bellwether/protocol'
+import { httpReceiver } from '../../view/health.js'
 import { suspectList } from '../../view/queries/summaries.js'
 import type { Session } from '../../view/sessions/sessions.js'
 import { none } from '../../view/tree/tree.js'
@@ -16,11 +17,21 @@ interface Granted {
   readonly grant: Grant
 }
 
-export function pipeRoutes(api: Api, { fusion, signal }: ViewParts): void {
+export interface PipeParts extends ViewParts {
+  /** The sensor runs in this process and does not use the HTTP receiver. */
+  readonly inProcess?: boolean
+}
+
+export function pipeRoutes(api: Api, { fusion, signal, inProcess = false }: PipeParts): void {
   const { clock } = fusion
-  const viewOf = ({ grant }: Granted) => {
-    fusion.received()
-    return fusion.view(fedBy(grant))
+  const viewOf = ({ grant }: Granted) => fusion.view(fedBy(grant))
+  /** V5.3: a failed receiver fails its pipes, so nothing that still arrives through it changes a view. */
+  const mustReceive = () => {
+    if (inProcess || fusion.health.get(httpReceiver)?.state !== 'failed') return
+    throw new Retryable('The receiver of this server failed and is restarting', {
+      code: 'receiver_failed',
+      afterMs: 1_000,
+    })
   }
   /** 403 for a session of another view, 419 for a session that has ended. */
   const sessionOf = (request: Granted & { readonly params: { readonly id: string } }): readonly [View, Session] => {
@@ -47,6 +58,7 @@ export function pipeRoutes(api: Api, { fusion, signal }: ViewParts): void {
       clientInfo: body.client_info ?? {},
       timeoutSeconds: body.session_timeout_seconds,
       clientAddress: request.ip,
+      inProcess,
     })
     return {
       session_id: session.id,
@@ -90,6 +102,7 @@ export function pipeRoutes(api: Api, { fusion, signal }: ViewParts): void {
   })
 
   const ingest = async (request: RequestOf<'POST /pipe/:id/events' | 'POST /pipe/ingest/:id/events'>) => {
+    mustReceive()
     const [view, session] = sessionOf(request)
     const { body } = request
     return view.ingest(session, {
@@ -111,6 +124,7 @@ export function pipeRoutes(api: Api, { fusion, signal }: ViewParts): void {
   }
 
   api('POST /pipe/consistency/audit/start', async (request) => {
+    mustReceive()
     const view = viewOf(request)
     const { body } = request
     const auditId = await view.startAudit(speaker(view, body.session_id), body.audit_id)
@@ -118,6 +132,7 @@ export function pipeRoutes(api: Api, { fusion, signal }: ViewParts): void {
   })
 
   api('POST /pipe/consistency/audit/end', async (request) => {
+    mustReceive()
     const view = viewOf(request)
     const { body } = request
     const ended = await view.endAudit(speaker(view, body.session_id), body.audit_id, body.complete)
@@ -138,6 +153,7 @@ export function pipeRoutes(api: Api, { fusion, signal }: ViewParts): void {
   })
 
   api('POST /pipe/consistency/sentinel/feedback', async (request) => {
+    mustReceive()
     const view = viewOf(request)
     const { body } = request
     if (body.type !== 'suspect_update') return { status: 'ignored', reason: 'unknown_type' }
@@ -184,7 +200,7 @@ export function sentinelSaw(view: View, sourceId: string | undefined, updates: r
       if (saw === 'cleared') cleared += 1
       else if (saw === 'renewed') renewed += 1
     }
-    view.settle(source)
+    view.scans.settle(source)
   }
   if (cleared + renewed > 0) view.changeSignal.ring()
   return { status: 'processed', count: updates.length, cleared, renewed }

@@ -56,7 +56,7 @@ export function viewRoutes(api: Api, parts: ViewParts): void {
     if (why !== undefined && (!asked || sources.length === 0)) throw why
     if (sources.length === 0) throw noSource()
     const recursive = query.recursive !== false
-    const jobs = asked ? sources.map((source) => view.scan(source, query.path, recursive)) : []
+    const jobs = asked ? sources.map((source) => view.scans.request(source, query.path, recursive)) : []
     if (query.wait !== undefined && jobs.length > 0) await jobsEnd(view, jobs, query.wait, request.raw)
     if (why?.code === 'view_unavailable') {
       // The tree is not up to date: only a scan can answer.
@@ -72,7 +72,7 @@ export function viewRoutes(api: Api, parts: ViewParts): void {
 
   api('GET /views/:view/jobs/:job', async (request) => {
     const view = viewOf(request)
-    const job = view.jobs.get(request.params.job)
+    const job = view.scans.jobs.get(request.params.job)
     if (job === undefined) throw new Terminal('The job does not exist, or it ended long ago', { code: 'unknown_job' })
     return jobResponse(job)
   })
@@ -190,7 +190,7 @@ export function viewRoutes(api: Api, parts: ViewParts): void {
   ): Promise<void> {
     const link = linkClient(client, signal)
     await Promise.race([
-      Promise.all(jobs.map((job) => view.jobEnd(job, link.signal))),
+      Promise.all(jobs.map((job) => view.scans.ended(job, link.signal))),
       clock.sleep(seconds * 1_000, link.signal),
     ])
     link.abort()

@@ -1,23 +1,135 @@
-/** Binds an HTTP app to an address. */
-import type { AddressInfo } from 'node:net'
-import { errorMessage } from '@bellwether/base'
+/**
+ * The listening socket of an HTTP server. If it fails, the receiver closes it, waits, and binds the same address again, as often
+ * as needed; established connections stay open. Node does not report errors of `accept`, so the receiver connects to itself
+ * from time to time. The caller reports the failures and serves the requests.
+ */
+import { connect, Server as NetServer, type AddressInfo } from 'node:net'
+import { type Clock, errorMessage, type Log } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import type { makeApp } from '../../http/app.js'
+import type { FastifyInstance } from 'fastify'
+import { loop } from '../../ports/loop.js'
+import { backoffMs } from '../../ports/retry.js'
 
 /** Whether only this machine can reach the address. */
 export const isLoopback = (host: string) => /^(?:127(?:\.\d{1,3}){3}|::1|localhost)$/.test(host)
 
-/** Returns the URL under which the app answers; port 0 picks a free one. */
-export async function listen(app: ReturnType<typeof makeApp>, host: string, port: number): Promise<string> {
-  await app.listen({ host, port }).catch((error: unknown) => {
-    const isTaken = error instanceof Error && 'code' in error && error.code === 'EADDRINUSE'
-    const reason = isTaken ? 'another process uses the port' : errorMessage(error)
-    throw new InvalidInput(`Cannot listen on ${host}:${port}: ${reason}`, {
-      code: 'cannot_listen',
-      cause: error,
-      hint: 'choose another address (--host) or port (--port 0 picks a free one)',
-    })
+export interface ReceiverOptions {
+  readonly clock: Clock
+  readonly log: Log
+  /** Ends the attempts to bind the address again. */
+  readonly signal: AbortSignal
+  /** Called with the error of each failure, and with undefined when the server listens again. */
+  readonly onChange?: (error: string | undefined) => void
+}
+
+export interface Receiver {
+  /** False while the server cannot accept connections. */
+  isUp(): boolean
+  /** Returns the URL under which the app answers; port 0 picks a free one. */
+  listen(app: FastifyInstance, host: string, port: number): Promise<string>
+}
+
+const backoff = { mode: 'exponential', baseMs: 250, multiplier: 2, maxMs: 30_000, jitterPct: 0 } as const
+// After this time without an error the pauses start at their minimum again.
+const stableMs = 60_000
+/** One connection to itself costs less than 1 ms. */
+export const probeIntervalMs = 5_000
+// A blocked event loop can delay one probe; two in a row fail only if the socket does.
+const probeTimeoutMs = 2_000
+const lateProbesMax = 2
+
+export function openReceiver({ clock, log, signal, onChange }: ReceiverOptions): Receiver {
+  let isUp = true
+  let [failures, upSinceMs] = [0, 0]
+
+  function failed(error: unknown): void {
+    failures += 1
+    log.error({ err: error, failures }, 'the receiver failed and will restart')
+    onChange?.(errorMessage(error))
+  }
+
+  /** Fails the receiver, unless it is already restarting: then `bind` gets the error. */
+  function fail(error: unknown, server: NetServer, host: string, port: number): void {
+    if (!isUp || signal.aborted) return
+    isUp = false
+    if (clock.monotonicMs() - upSinceMs > stableMs) failures = 0
+    failed(error)
+    void restart(server, host, port)
+  }
+
+  async function restart(server: NetServer, host: string, port: number): Promise<void> {
+    // Unlike the HTTP server's own `close`, this one leaves idle connections open.
+    NetServer.prototype.close.call(server)
+    while (!signal.aborted) {
+      await clock.sleep(backoffMs({ backoff }, failures), signal)
+      if (signal.aborted) return
+      try {
+        await bind(server, host, port)
+        isUp = true
+        upSinceMs = clock.monotonicMs()
+        log.info({ host, port, failures }, 'the receiver listens again')
+        return onChange?.(undefined)
+      } catch (error) {
+        failed(error)
+      }
+    }
+  }
+
+  return {
+    isUp: () => isUp,
+    async listen(app, host, port) {
+      await app.listen({ host, port }).catch((error: unknown) => {
+        const isTaken = error instanceof Error && 'code' in error && error.code === 'EADDRINUSE'
+        const reason = isTaken ? 'another process uses the port' : errorMessage(error)
+        throw new InvalidInput(`Cannot listen on ${host}:${port}: ${reason}`, {
+          code: 'cannot_listen',
+          cause: error,
+          hint: 'choose another address (--host) or port (--port 0 picks a free one)',
+        })
+      })
+      const address = app.server.address() as AddressInfo
+      const { server } = app
+      server.on('error', (error) => fail(error, server, host, address.port))
+      let late = 0
+      void loop({ name: 'receiver probe', intervalMs: probeIntervalMs, clock, log, signal, steady: true }, async () => {
+        if (!isUp) return
+        const error = await connectionError(host, address.port)
+        late = error === 'late' ? late + 1 : 0
+        if (error instanceof Error) fail(error, server, host, address.port)
+        else if (late >= lateProbesMax)
+          fail(new Error(`no connection within ${probeTimeoutMs} ms`), server, host, address.port)
+      })
+      return `http://${host.includes(':') ? `[${host}]` : host}:${address.port}`
+    },
+  }
+}
+
+/** Connects to this server as a client does. */
+function connectionError(host: string, port: number): Promise<Error | 'late' | undefined> {
+  return new Promise((resolve) => {
+    const everyAddress: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '::1' }
+    const socket = connect({ host: everyAddress[host] ?? host, port, timeout: probeTimeoutMs })
+    const end = (result: Error | 'late' | undefined) => {
+      socket.destroy()
+      resolve(result)
+    }
+    socket.once('connect', () => end(undefined))
+    socket.once('timeout', () => end('late'))
+    socket.once('error', end)
   })
-  const address = app.server.address() as AddressInfo
-  return `http://${host.includes(':') ? `[${host}]` : host}:${address.port}`
+}
+
+function bind(server: NetServer, host: string, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const listening = () => {
+      server.off('error', refused)
+      resolve()
+    }
+    const refused = (error: Error) => {
+      server.off('listening', listening)
+      reject(error)
+    }
+    server.once('listening', listening).once('error', refused)
+    server.listen({ host, port })
+  })
 }

@@ -18,6 +18,7 @@ import { AuditWindow } from '../arbitration/scans.js'
 import { yieldToEventLoop, runInSlices, SerialQueue } from './serial-queue.js'
 import { DirectScan } from '../sessions/direct-scan.js'
 import type { ScanJob } from '../sessions/scan-jobs.js'
+import { persistentAt, restartBackoff } from '../view-unit.js'
 import { checkEvent, type CheckedEvent } from '../arbitration/row-checks.js'
 import type { Session } from '../sessions/sessions.js'
 import { newTally, type Scan, type SourceState, type ReportContext, type Tally } from '../arbitration/source-state.js'
@@ -46,13 +47,14 @@ export interface PipeOptions {
   readonly onRows: () => void
   /** Called with the error when the pipe fails, and with undefined when it works again. */
   readonly onHealthChange: (error: Error | undefined) => void
+  /** Called when requests keep failing: the state of the source may be broken. */
+  readonly onPersistentFailure: () => void
   /** Called with the problem for each batch that did not fit, and with undefined for the first batch that fits again. */
   readonly onFull: (problem: string | undefined) => void
 }
 
 // At 2 to 4 µs per row, other callbacks wait at most about 1 ms for the event loop.
 const sliceRows = 400
-const restarts = { mode: 'exponential', baseMs: 1_000, multiplier: 2, maxMs: 30_000, jitterPct: 0 } as const
 
 export class FusionPipe {
   audit: AuditWindow | undefined
@@ -328,8 +330,9 @@ export class FusionPipe {
     if (error instanceof Terminal || error instanceof Retryable) return
     this.#failures += 1
     this.#isDown = true
-    this.#restartAt = this.#options.clock.monotonicMs() + backoffMs({ backoff: restarts }, this.#failures)
+    this.#restartAt = this.#options.clock.monotonicMs() + backoffMs({ backoff: restartBackoff }, this.#failures)
     this.#options.onHealthChange(error instanceof Error ? error : new Error(String(error)))
+    if (this.#failures % persistentAt === 0) this.#options.onPersistentFailure()
   }
 }
 

@@ -40,8 +40,8 @@ export function viewEvidence(options: EvidenceOptions) {
   }
 
   async function isScanned(of: ViewSource, path: string, timeUp: AbortSignal): Promise<boolean> {
-    const job = view.scan(of, path, false)
-    await view.jobEnd(job, timeUp)
+    const job = view.scans.request(of, path, false)
+    await view.scans.ended(job, timeUp)
     // A direct answer has not changed the tree that `finding` reads.
     return job.state === 'done' && job.direct === undefined
   }

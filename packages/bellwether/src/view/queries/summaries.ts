@@ -44,7 +44,7 @@ function sourceStats(source: ViewSource, now: Now) {
     audit_cycle_count: pipe.auditCycles,
     is_auditing: pipe.audit !== undefined,
     ready: source.ready,
-    full: source.full,
+    full: source.full !== undefined,
   }
 }
 

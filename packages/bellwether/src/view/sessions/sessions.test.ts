@@ -16,6 +16,7 @@ function make() {
         clientAddress: '',
         timeoutMs,
         createdAtMs: 0,
+        inProcess: false,
       },
       nowMs,
     )

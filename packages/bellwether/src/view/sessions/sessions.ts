@@ -15,6 +15,8 @@ export interface SessionInfo {
   readonly clientAddress: string
   readonly timeoutMs: number
   readonly createdAtMs: number
+  /** The sensor runs in the process of the view. */
+  readonly inProcess: boolean
 }
 
 export interface Connect {
@@ -22,9 +24,11 @@ export interface Connect {
   readonly clientInfo: Readonly<Record<string, unknown>>
   readonly timeoutSeconds: number | null | undefined
   readonly clientAddress: string
+  /** The sensor runs in the process of the view, so its reports do not depend on the HTTP receiver. */
+  readonly inProcess?: boolean
 }
 
-export type EndReason = 'disconnected' | 'timed out' | 'ended by force' | 'closed'
+export type EndReason = 'disconnected' | 'timed out' | 'ended by force' | 'closed' | 'source dropped'
 
 export class Session {
   role: PipeRole = 'follower'

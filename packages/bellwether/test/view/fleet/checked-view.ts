@@ -9,7 +9,7 @@ import { makeApp } from '../../../src/http/app.js'
 import { viewKeys } from '../../../src/http/auth.js'
 import { uuidv7 } from '../../../src/ports/ids.js'
 import { openLog } from '../../../src/runtime/logger.js'
-import { listen } from '../../../src/runtime/parts/listen.js'
+import { openReceiver } from '../../../src/runtime/parts/listen.js'
 import { openViews } from '../../../src/runtime/parts/views.js'
 import { loadSettings } from '../../../src/settings/load.js'
 import { sourceProblems } from '../invariants.js'
@@ -31,12 +31,13 @@ const answers: Readonly<Record<string, () => unknown>> = {
     for (const { id } of view.sources.values()) view.sessions.leader(id)?.command({ type: 'audit' })
     return []
   },
-  '/quiet': () => view.jobs.pending === 0,
+  '/quiet': () => view.scans.jobs.pending === 0,
 }
 const checks = createServer((request, response) => {
   void Promise.resolve(answers[request.url ?? '']?.()).then((answer) => response.end(JSON.stringify(answer ?? null)))
 })
-const url = await listen(app, '127.0.0.1', Number(port))
+const receiver = openReceiver({ clock: systemClock, log, signal: over.signal })
+const url = await receiver.listen(app, '127.0.0.1', Number(port))
 checks.listen(0, '127.0.0.1', () => {
   const address = checks.address()
   const checkPort = typeof address === 'object' ? address?.port : undefined
