@@ -21,7 +21,7 @@ async function breakSocket(): Promise<void> {
   const { _handle: handle } = server.app.server as unknown as { readonly _handle: { readonly fd: number } }
   expect(shutDown(handle.fd, bothDirections)).toBe(0)
   expect(await canConnect()).toBe(false)
-  await until('the next probe is due', () => (server.clock.sleepers > 0 ? true : undefined))
+  await until('the next probe is due', async () => server.clock.sleepers > 0 || undefined)
   await server.clock.advance(probeIntervalMs)
 }
 
@@ -39,7 +39,7 @@ async function canConnect(): Promise<boolean> {
 
 const receiver = () => server.fusion.health.get('receiver:http')
 const failedTimes = (times: number) =>
-  until(`failure ${times} of the receiver`, () => (receiver()?.restarts === times ? true : undefined))
+  until(`failure ${times} of the receiver`, async () => receiver()?.restarts === times || undefined)
 
 it('[V5.6] [V5.4] [V5.3] a server whose socket fails binds it again with growing pauses and counts the restarts; until then its pipes fail, readyz says so, and only persistent views answer', async () => {
   const sensor = await server.connect('h', { view: 'live' })
@@ -72,7 +72,7 @@ it('[V5.6] [V5.4] [V5.3] a server whose socket fails binds it again with growing
   await server.clock.advance(499)
   expect(await canConnect()).toBe(false)
   await server.clock.advance(1)
-  await until('the receiver listens', () => (receiver()?.state === 'ok' ? true : undefined))
+  await until('the receiver listens', async () => receiver()?.state === 'ok' || undefined)
   expect(await canConnect()).toBe(true)
   expect((await server.call('GET', '/readyz')).body).toMatchObject({ status: 'ready', receiver: true })
   expect((await sensor.realtime(file('/b'))).status).toBe(200)
@@ -84,6 +84,6 @@ it('[V5.6] [V5.4] [V5.3] a server whose socket fails binds it again with growing
   await breakSocket()
   await failedTimes(3)
   await server.clock.advance(1_000)
-  await until('the receiver listens again', () => (receiver()?.state === 'ok' ? true : undefined))
+  await until('the receiver listens again', async () => receiver()?.state === 'ok' || undefined)
   expect((await sensor.heartbeat()).status).toBe(200)
 })
