@@ -104,6 +104,56 @@ describe('the lock of the log', () => {
     expect(await acquire(locks, 0, terms, world)).toMatchObject({ token: 2, mustFence: true })
   })
 
+  it('[H2.6] every reclaimed lock leaves an audit line, by ordinary takeover and by the tool, with old owner, age and new token', async () => {
+    const root = await testRoot()
+    const audit = async () =>
+      (await readFile(join(root.locks, 'recovery.audit.jsonl'), 'utf8'))
+        .trimEnd()
+        .split('\n')
+        .map((text) => JSON.parse(text) as Record<string, unknown>)
+    const world = slowWorld(dead)
+    const board = await boardOf(root, { ...world, owner: 'survivor' })
+    await acquire(root.locks, 0, { ...terms, owner: 'crashed' }, world)
+    world.pass(40_000)
+    await board.write(() => [add('T-1')])
+    const taken = {
+      action: 'taken_over',
+      lock: join(root.locks, generationName(1, 'lock')),
+      oldOwner: 'crashed',
+      ageSec: 40,
+      token: 1,
+      newToken: 2,
+      reason: 'owner-dead',
+      at: expect.stringMatching(/^\d{4}-\d\d-\d\dT/) as string,
+      by: { pid: process.pid, host: systemMachine.host },
+    }
+    expect(await audit()).toMatchObject([taken])
+
+    await acquire(root.locks, 0, { ...terms, owner: 'crashed again' }, world)
+    world.pass(40_000)
+    await recoverStaleLocks({ root: root.path, apply: true, force: false, yes: false }, world)
+    const reclaimed = { action: 'reclaimed', oldOwner: 'crashed again', ageSec: 40, token: 3, newToken: null }
+    expect(await audit()).toMatchObject([taken, reclaimed])
+    await board.write(() => [add('T-2')])
+    const next = { action: 'taken_over', oldOwner: 'crashed again', token: 3, newToken: 4 }
+    expect(await audit()).toMatchObject([taken, reclaimed, next])
+    // A lock that its owner released was not reclaimed.
+    await board.write(() => [add('T-3')])
+    expect(await audit()).toHaveLength(3)
+  })
+
+  it('[H2.6] the audit of reclaimed locks keeps two files of bounded size', async () => {
+    const root = await testRoot()
+    const path = join(root.locks, 'recovery.audit.jsonl')
+    await writeFile(path, `${'x'.repeat(1_100_000)}\n`)
+    const world = slowWorld(dead)
+    await acquire(root.locks, 0, terms, world)
+    world.pass(40_000)
+    await (await boardOf(root, world)).write(() => [add('T-1')])
+    expect((await readFile(path, 'utf8')).split('\n')).toHaveLength(2)
+    expect((await readFile(join(root.locks, 'recovery.audit.1.jsonl'), 'utf8')).length).toBe(1_100_001)
+  })
+
   it('[H2.2] a lock neither expires nor lasts longer when the wall clock jumps by a day', async () => {
     const { locks } = await testRoot()
     const world = slowWorld()

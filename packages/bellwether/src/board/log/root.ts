@@ -13,8 +13,10 @@ export interface TaskRoot {
   readonly locks: string
   readonly log: string
   readonly snapshot: string
-  readonly audit: string
 }
+
+/** In the folder of the locks. */
+export const auditName = 'recovery.audit.jsonl'
 
 const networkTypes =
   /^(?:nfs\d*|cifs|smb\w*|ncpfs|ncp|afs|ceph|coda|lustre|gpfs|9p|virtiofs|gfs2?|ocfs2|beegfs\w*|orangefs|glusterfs|davfs\d*|fuse\.(?!fuse-overlayfs$|overlay|ntfs|exfat|ext\d|bindfs|mergerfs|gocryptfs|encfs|lxcfs|portal)\S*)$/i
@@ -41,14 +43,7 @@ export async function findRoot(
   const locks = join(state, 'locks')
   if (mode === 'create') await explainDisk(locks, () => disk.makeFolder(locks))
   for (const folder of [state, locks]) await within(folder, real, disk)
-  return {
-    path: real,
-    state,
-    locks,
-    log: join(state, 'tasks.jsonl'),
-    snapshot: join(state, 'tasks.snapshot.json'),
-    audit: join(locks, 'recovery.audit.jsonl'),
-  }
+  return { path: real, state, locks, log: join(state, 'tasks.jsonl'), snapshot: join(state, 'tasks.snapshot.json') }
 }
 
 async function realFolder(path: string, disk: Disk): Promise<string> {

@@ -5,8 +5,8 @@
  */
 import { join } from 'node:path'
 import { errorMessage } from '@bellwether/base'
-import type { LogFile } from '../../ports/disk/disk.js'
-import { iso, lockStatus, lockGraceMs, type LockStatus, type LockFile } from '../log/locks/lock-status.js'
+import { lockInfo, openLockAudit, type LockAudit, type LockInfo } from '../log/locks/lock-audit.js'
+import { lockStatus, lockGraceMs } from '../log/locks/lock-status.js'
 import { generationName, generations, readLock, type LockPorts } from '../log/locks/locks.js'
 import { explainDisk, findRoot, type TaskRoot } from '../log/root.js'
 
@@ -16,23 +16,6 @@ export interface RecoverOptions {
   readonly force: boolean
   readonly yes: boolean
   readonly graceMs?: number
-}
-
-export interface LockInfo {
-  readonly path: string
-  readonly resource: string | null
-  readonly owner: string | null
-  readonly pid: number | null
-  readonly host: string | null
-  readonly token: number | null
-  readonly createdAt: string | null
-  readonly expiresAt: string | null
-  readonly ageSec: number
-  readonly ownerAlive: boolean | null
-  /** `forced`: younger than its TTL, or within the grace period. */
-  readonly reason: 'expired' | 'owner-dead' | 'forced' | null
-  readonly broken: LockFile['broken'] | null
-  readonly why: string
 }
 
 export interface RecoverReport {
@@ -67,8 +50,7 @@ export async function recoverStaleLocks(options: RecoverOptions, ports: LockPort
   const reclaimed: LockInfo[] = []
   const errors: { path: string; error: string }[] = []
   if (options.apply && refused === null && candidates.length > 0) {
-    const audit = await explainDisk(root.audit, () => ports.disk.openLog(root.audit, 'append'))
-    if (audit === 'missing') throw new Error('an append creates its file')
+    const audit = await openLockAudit(root.locks, ports)
     try {
       for (const one of candidates) {
         try {
@@ -109,34 +91,15 @@ async function scan(root: TaskRoot, force: boolean, graceMs: number, ports: Lock
     const status = lockStatus(file, { nowMs: clock.wallMs(), graceMs, machine })
     // A folder may contain anything: list it, but leave it alone.
     const reason = entry.kind === 'folder' ? null : status.stale !== false ? status.stale : force ? 'forced' : null
-    found.push({ info: describe(path, file, status, reason), name, identity: entry.identity })
+    found.push({ info: lockInfo(path, file, status, reason), name, identity: entry.identity })
   }
   return found
 }
 
-function describe(path: string, file: LockFile, status: LockStatus, reason: LockInfo['reason']): LockInfo {
-  const { record } = file
-  return {
-    path,
-    resource: record?.resource ?? null,
-    owner: record?.owner ?? null,
-    pid: record?.pid ?? null,
-    host: record?.host ?? null,
-    token: record?.token ?? null,
-    createdAt: record?.createdAt ?? null,
-    expiresAt: record?.expiresAt ?? null,
-    ageSec: Math.round(status.ageMs / 100) / 10,
-    ownerAlive: status.ownerAlive ?? null,
-    reason,
-    broken: file.broken ?? null,
-    why: status.why,
-  }
-}
-
 /** False: the lock changed since it was checked. */
-async function reclaim(found: Found, root: TaskRoot, audit: LogFile, ports: LockPorts): Promise<boolean> {
+async function reclaim(found: Found, root: TaskRoot, audit: LockAudit, ports: LockPorts): Promise<boolean> {
   const { info: seen, name, identity } = found
-  await note(audit, 'reclaimed', seen, ports)
+  await audit.append('reclaimed', seen)
   const { disk, ids } = ports
   const [generation] = generations([name])
   const aside = generation === undefined ? `${name}.${ids.next()}.aside` : generationName(generation.token, 'void')
@@ -151,26 +114,6 @@ async function reclaim(found: Found, root: TaskRoot, audit: LogFile, ports: Lock
     if (generation === undefined && (await disk.link(join(root.locks, aside), seen.path)) === 'linked')
       await disk.remove(join(root.locks, aside))
   }
-  await note(audit, 'not_reclaimed', seen, ports)
+  await audit.append('not_reclaimed', seen)
   return false
-}
-
-async function note(audit: LogFile, action: string, seen: LockInfo, { clock, machine }: LockPorts): Promise<void> {
-  const { path, owner, reason, ...rest } = seen
-  const line = {
-    at: iso(clock.wallMs() / 1_000),
-    action,
-    lock: path,
-    owner,
-    oldOwner: owner,
-    reason,
-    ...rest,
-    by: { pid: machine.pid, host: machine.host },
-  }
-  // After a crash the last line may be incomplete: start a new one.
-  const size = await audit.size()
-  const last = Buffer.alloc(1)
-  const open = size > 0 && (await audit.read(last, size - 1)) === 1 && last[0] !== 0x0a
-  await audit.append(Buffer.from(`${open ? '\n' : ''}${JSON.stringify(line)}\n`))
-  await audit.flush()
 }

@@ -1,7 +1,8 @@
 /** `bellwether recover-stale-locks`: lists locks whose holder is gone, and with --apply reclaims them. */
 import { defined } from '@bellwether/base'
 import { InvalidArgumentError, type Command } from 'commander'
-import { recoverStaleLocks, type LockInfo, type RecoverReport } from '../../board/repair/recover-locks.js'
+import type { LockInfo } from '../../board/log/locks/lock-audit.js'
+import { recoverStaleLocks, type RecoverReport } from '../../board/repair/recover-locks.js'
 import { exitCodes } from '../shared/output.js'
 import { applies, rootCommand, shown, tell, toolPorts, type RootFlags } from './task-root.js'
 

@@ -12,6 +12,7 @@ import type { Machine } from '../../../ports/disk/machine.js'
 import type { Ids } from '../../../ports/ids.js'
 import { backoffMs } from '../../../ports/retry.js'
 import { clearDrafts } from '../snapshot/snapshot-archive.js'
+import { lockInfo, openLockAudit } from './lock-audit.js'
 import { iso, lockStatus, parseLock, type LockFile, type LockRecord } from './lock-status.js'
 import { errorCode, explainDisk } from '../root.js'
 
@@ -139,6 +140,7 @@ async function tryAcquire(
   const below = others.filter((one) => one.token < token)
   const mustFence = below.some((one) => one.kind !== 'free')
   const clearBelow = async () => {
+    await auditTakeover(folder, below, token, options, ports)
     for (const one of below) await removeOldLock(join(folder, one.name), ports)
     // An earlier holder died, perhaps while creating a lock.
     if (mustFence) await clearDrafts(folder, await disk.list(folder), clock.wallMs(), disk)
@@ -152,6 +154,43 @@ async function tryAcquire(
     release: async () => {
       await disk.move(path, join(folder, generationName(token, 'free')))
     },
+  }
+}
+
+/**
+ * Records who held the generations that this one replaces (H2.6); a freed one was not taken from anyone. A crash before they are
+ * removed repeats their lines. The takeover stands even if the audit cannot be written: then the log has its fields.
+ */
+async function auditTakeover(
+  folder: string,
+  below: readonly Generation[],
+  token: number,
+  { graceMs }: LockOptions,
+  ports: LockPorts,
+): Promise<void> {
+  const taken = below.filter(({ kind }) => kind !== 'free')
+  if (taken.length === 0) return
+  const { disk, machine, clock, log } = ports
+  try {
+    const audit = await openLockAudit(folder, ports)
+    try {
+      for (const { name } of taken) {
+        const path = join(folder, name)
+        const file = await readLock(disk, path)
+        // Its owner released it after all.
+        if (file === 'missing') continue
+        const status = lockStatus(file, { nowMs: clock.wallMs(), graceMs, machine })
+        await audit.append(
+          'taken_over',
+          lockInfo(path, file, status, status.stale === false ? null : status.stale),
+          token,
+        )
+      }
+    } finally {
+      await audit.close()
+    }
+  } catch (error) {
+    log.error({ err: error, locks: taken.map(({ name }) => name), newToken: token }, 'cannot audit a lock takeover')
   }
 }
 
