@@ -2,6 +2,7 @@
 import { token } from '@bellwether/protocol'
 import { startAutopilot } from '../board/dispatch/autopilot.js'
 import { type BoardPart, withShared } from './parts/shared.js'
+import { boardCounters, startProcessTelemetry } from './parts/telemetry.js'
 import { type PartContext, type ProcessOptions, runProcess } from './process.js'
 
 export interface AutopilotOptions extends ProcessOptions {
@@ -17,7 +18,14 @@ export function runAutopilotProcess(options: AutopilotOptions): Promise<number> 
   return runProcess(options, 'autopilot', async (context) => {
     const root = options.root ?? context.settings.board.root ?? '.'
     const shared = { folder, root, projectId, role: 'autopilot' }
-    return withShared(context, shared, ({ board }) => runAutopilotPart(context, board!, options.onReady))
+    return withShared(context, shared, async ({ board }) => {
+      const telemetry = await startProcessTelemetry({ ...context, traces: false, ...boardCounters(board) })
+      try {
+        return await runAutopilotPart(context, board!, options.onReady)
+      } finally {
+        await telemetry.close()
+      }
+    })
   })
 }
 

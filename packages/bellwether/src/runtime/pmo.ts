@@ -1,5 +1,6 @@
 /** `bellwether pmo`: stores the limits that the kernel's verbs read, then runs the guard, the relay, joins and retention. */
 import { systemClock } from '@bellwether/base'
+import type { Alerts } from '../board/dispatch/alerts.js'
 import { setLimits } from '../kernel/verbs/roster.js'
 import { runPmo } from '../pmo/loop.js'
 import { noWorkerText } from '../kernel/reads/gauges.js'
@@ -9,15 +10,20 @@ import { startProcessTelemetry } from './parts/telemetry.js'
 import { type PartContext, type ProcessOptions, runProcess } from './process.js'
 
 export function runPmoProcess(options: ProcessOptions): Promise<number> {
-  return runProcess(options, 'pmo', (context) => runPmoPart(context, options.onReady))
+  return runProcess(options, 'pmo', (context) => runPmoPart(context, options))
+}
+
+export interface PmoPartOptions extends Pick<ProcessOptions, 'onReady'> {
+  /** The alerts of the process. Default: the PMO's own. */
+  readonly alerts?: Alerts
 }
 
 /** The PMO on an open runtime; resolves after the signal aborts. */
-export async function runPmoPart(context: PartContext, onReady?: ProcessOptions['onReady']): Promise<number> {
+export async function runPmoPart(context: PartContext, options: PmoPartOptions): Promise<number> {
   const { runtime, log } = context
-  const { ended } = await startPmo(context)
-  const telemetry = await startProcessTelemetry({ ...context, traces: true })
-  onReady?.({ ready: true, role: 'pmo', bell: runtime.bell.kind, pid: process.pid })
+  const { ended, alerts } = await startPmo(context, options.alerts)
+  const telemetry = await startProcessTelemetry({ ...context, traces: true, alerts: () => alerts.counts })
+  options.onReady?.({ ready: true, role: 'pmo', bell: runtime.bell.kind, pid: process.pid })
   log.info({ bell: runtime.bell.kind }, 'PMO is ready')
   await ended
   await telemetry.close()
@@ -25,10 +31,12 @@ export async function runPmoPart(context: PartContext, onReady?: ProcessOptions[
 }
 
 /** Stores the limits and starts the loops; `ended` resolves after the signal aborts and all alerts are sent. */
-export async function startPmo(context: Omit<PartContext, 'env'>): Promise<{ readonly ended: Promise<void> }> {
+export async function startPmo(
+  context: Omit<PartContext, 'env'>,
+  alerts: Alerts = openAlerts({ settings: context.settings.board, log: context.log, signal: context.signal }),
+): Promise<{ readonly ended: Promise<void>; readonly alerts: Alerts }> {
   const { runtime, settings, log, signal } = context
   const { kernel, bell } = runtime
-  const alerts = openAlerts({ settings: settings.board, log, signal })
   await setLimits(kernel.db, kernelLimits(settings))
   const pmo = runPmo({
     kernel,
@@ -45,5 +53,5 @@ export async function startPmo(context: Omit<PartContext, 'env'>): Promise<{ rea
         details: { target, turns, waitingSeconds: Math.round(seconds) },
       }),
   })
-  return { ended: pmo.then(() => alerts.settled()) }
+  return { ended: pmo.then(() => alerts.settled()), alerts }
 }

@@ -67,12 +67,12 @@ const dashboardFolder = ['../dashboard', '../../../dashboard/dist']
 
 export function runServerProcess(options: ServerProcessOptions): Promise<number> {
   return runProcess(options, 'server', async (context) => {
-    const metrics = await openProcessMetrics(context.runtime, context.log)
     const { folder, root = context.settings.board.root } = options
     const projectId = token(options.projectId ?? 'default', 'project')
-    return withShared(context, { folder, root, projectId, role: 'server' }, (shared) =>
-      runServerPart(context, { ...options, shared, metrics: () => metrics.text() }),
-    )
+    return withShared(context, { folder, root, projectId, role: 'server' }, async (shared) => {
+      const metrics = await openProcessMetrics(context.runtime, context.log, shared.board)
+      return runServerPart(context, { ...options, shared, metrics: () => metrics.text() })
+    })
   })
 }
 

@@ -125,13 +125,13 @@ async function runParts(options: UpContext, runtime: Runtime, shared: Shared): P
   // The administrator's key must be the first key, and both must exist before the server loads its keys.
   await ensureAdminKey(runtime.kernel, dataDir)
   const sensorKey = await ensureSensorKey(runtime.kernel, dataDir, projectView)
-  const metrics = await openProcessMetrics(runtime, log)
+  const metrics = await openProcessMetrics(runtime, log, shared.board)
   let running: readonly Promise<unknown>[] = []
   try {
     let onReady = (_facts: ReadyFacts): void => undefined
     const listening = new Promise<ReadyFacts>((resolve) => (onReady = resolve))
     running = [
-      runPmoPart(context),
+      runPmoPart(context, { alerts: shared.board!.alerts }),
       runServerPart(context, {
         folder,
         dataDir,

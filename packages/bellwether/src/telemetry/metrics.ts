@@ -17,6 +17,10 @@ export interface MetricsOptions {
   readonly clock: Clock
   readonly log: Log
   readonly bell?: () => BellStatus & { readonly kind: string }
+  /** For a process that raises alerts: how many, by kind, and `unsent`. */
+  readonly alerts?: (() => ReadonlyMap<string, number>) | undefined
+  /** For a process with a board: how many writes did not get its lock in time. */
+  readonly lockTimeouts?: (() => number) | undefined
   /** For a process that runs turns. */
   readonly worker?: () => { readonly target: string; readonly running: number; readonly concurrency: number }
 }
@@ -74,7 +78,11 @@ export async function openMetrics(options: MetricsOptions): Promise<Metrics> {
   for (const direction of ['input', 'output']) tokens.inc({ direction }, 0)
   for (const outcome of ['success', 'failed', 'timeout', 'canceled']) turns.inc({ outcome }, 0)
 
-  const { bell, worker } = options
+  const { bell, worker, alerts, lockTimeouts } = options
+  const raised = alerts && counter('alerts_total', 'Alerts of this process, by kind', 'kind')
+  const unsent = alerts && counter('alerts_unsent_total', 'Alerts of this process that the webhook did not get')
+  const timeouts =
+    lockTimeouts && counter('board_lock_timeouts_total', "Writes of this process that did not get the board's lock in time")
   const running = worker && gauge('worker_running', 'Turns that this worker is running', 'target')
   const concurrency = worker && gauge('worker_concurrency', 'Maximum number of turns that this worker runs', 'target')
   const bellUp = bell && gauge('bell_connected', 'Whether the bell is connected', 'kind')
@@ -122,6 +130,16 @@ export async function openMetrics(options: MetricsOptions): Promise<Metrics> {
     batches.set(gauges.openBatches)
   }
 
+  /** The counts of this process, which are kept elsewhere. */
+  function setProcessCounters(): void {
+    for (const one of [raised, unsent, timeouts]) one?.reset()
+    for (const [kind, count] of alerts?.() ?? []) {
+      if (kind === 'unsent') unsent?.inc(count)
+      else raised?.inc({ kind }, count)
+    }
+    if (lockTimeouts !== undefined) timeouts?.inc(lockTimeouts())
+  }
+
   function setProcessGauges(): void {
     if (worker !== undefined) {
       const { target, ...facts } = worker()
@@ -165,6 +183,7 @@ export async function openMetrics(options: MetricsOptions): Promise<Metrics> {
         await withTimeout(clock, readTimeoutMs, 'reading metrics', reading).catch(() => up.set(0))
       }
       setProcessGauges()
+      setProcessCounters()
       return registry.metrics()
     },
   }

@@ -8,7 +8,7 @@ import type { Queryable } from '../ports/database/database.js'
 import type { MetricsOptions } from './metrics.js'
 import type { MetricsServer } from './metrics-server.js'
 
-export interface TelemetryOptions extends Pick<MetricsOptions, 'bell' | 'worker'> {
+export interface TelemetryOptions extends Pick<MetricsOptions, 'bell' | 'worker' | 'alerts' | 'lockTimeouts'> {
   readonly db: Queryable
   readonly clock: Clock
   readonly log: Log

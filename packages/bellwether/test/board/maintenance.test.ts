@@ -247,7 +247,7 @@ describe('alerts', () => {
       root: '/r',
       details: { changed: 1 },
     })
-    expect([alerts.counts.get('replay_mismatch'), alerts.counts.get('unsent')]).toEqual([1, undefined])
+    expect([alerts.counts.get('replay_mismatch'), alerts.counts.get('unsent')]).toEqual([1, 0])
   })
 
   it('[H4.2] after its timeouts a server that never answers is given up, and the next alert is sent', async () => {
@@ -268,7 +268,7 @@ describe('alerts', () => {
     }
     await alerts.settled()
     expect(seen).toEqual(['first', 'first', 'first', 'second'])
-    expect([...alerts.counts]).toEqual([
+    expect([...alerts.counts].filter(([, count]) => count > 0)).toEqual([
       ['escalated', 2],
       ['unsent', 1],
     ])

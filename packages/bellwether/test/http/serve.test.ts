@@ -1,5 +1,5 @@
 /** `bellwether server` and `bellwether keys` as real processes. */
-import { mkdirSync, readFileSync, statSync } from 'node:fs'
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { until } from '../support/until.js'
@@ -122,6 +122,37 @@ describe('bellwether server', { timeout }, () => {
       expect((await call(server.address, undefined, method, path)).status).toBe(401)
       expect((await ask(method, path, undefined, sensor)).status).toBe(403)
     }
+  })
+
+  it('[H4.2] a server alone maintains its board, and /metrics counts alerts by kind and lock timeouts', async () => {
+    const root = join(processes.folder, 'tasks')
+    const locks = join(root, 'state', 'locks')
+    mkdirSync(locks, { recursive: true })
+    mkdirSync(join(root, 'config'))
+    const impatient = {
+      timeouts: { localStateSec: 0.01 },
+      retry: { maxAttempts: 3, backoff: { baseMs: 1, maxMs: 50 } },
+    }
+    writeFileSync(join(root, 'config', 'retry-policy.json'), JSON.stringify(impatient))
+    const lockUntil = (ms: number) =>
+      JSON.stringify({ owner: 'other', pid: process.pid, createdAtTs: 1, expiresAtTs: ms / 1_000, resource: 'x' })
+    writeFileSync(join(locks, 'old.lock'), lockUntil(Date.now() - 86_400_000))
+    const server = await processes.server('--root', 'tasks')
+    const key = String(server.readyLine['adminKey'])
+    const metric = async (line: string) => {
+      const response = await fetch(`${server.address}/metrics`, { headers: { 'x-api-key': key } })
+      const text = await response.text()
+      return text.includes(`\n${line}\n`) ? true : undefined
+    }
+    await until('the stale lock to be counted', () => metric('bellwether_alerts_total{kind="stale_locks"} 1'))
+    expect(await metric('bellwether_alerts_total{kind="lock_contention"} 0')).toBe(true)
+    expect(await metric('bellwether_board_lock_timeouts_total 0')).toBe(true)
+    writeFileSync(join(locks, 'tasks.0000000009.lock'), lockUntil(Date.now() + 86_400_000))
+    expect((await call(server.address, key, 'POST', '/board/tasks', { title: 'x' })).body).toMatchObject({
+      code: 'lock_contention',
+    })
+    expect(await metric('bellwether_board_lock_timeouts_total 3')).toBe(true)
+    expect(await metric('bellwether_alerts_total{kind="lock_contention"} 1')).toBe(true)
   })
 
   it('a dispatched task becomes a turn of its agent, and its result returns to the board', async () => {

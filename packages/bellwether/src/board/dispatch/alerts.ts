@@ -8,16 +8,18 @@ import { retryCall, type CallPolicy } from '../../ports/retry.js'
 import type { PostJson } from '../../ports/webhook.js'
 import { iso } from '../tasks/task-fields.js'
 
-export type AlertKind =
-  | 'replay_mismatch'
-  | 'lock_contention'
-  | 'stale_locks'
-  | 'maintenance_failed'
-  | 'person_reminder'
-  | 'person_gave_up'
-  | 'escalated'
-  | 'turn_unknown'
-  | 'no_worker'
+const alertKinds = [
+  'replay_mismatch',
+  'lock_contention',
+  'stale_locks',
+  'maintenance_failed',
+  'person_reminder',
+  'person_gave_up',
+  'escalated',
+  'turn_unknown',
+  'no_worker',
+] as const
+export type AlertKind = (typeof alertKinds)[number]
 
 export interface Alert {
   readonly kind: AlertKind
@@ -50,7 +52,8 @@ const queueMax = 100
 
 export function makeAlerts(options: AlertOptions): Alerts {
   const { clock, log, webhook } = options
-  const counts = new Map<AlertKind | 'unsent', number>()
+  // Zero is a value: a metric that appears with its first alert shows no increase.
+  const counts = new Map<AlertKind | 'unsent', number>([...alertKinds, 'unsent' as const].map((kind) => [kind, 0]))
   const count = (kind: AlertKind | 'unsent') => counts.set(kind, (counts.get(kind) ?? 0) + 1)
   const queue: object[] = []
   let sending: Promise<void> = Promise.resolve()

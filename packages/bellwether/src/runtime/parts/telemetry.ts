@@ -4,8 +4,9 @@ import type { Metrics } from '../../telemetry/metrics.js'
 import { startTelemetry, type Telemetry, type TelemetryOptions } from '../../telemetry/telemetry.js'
 import type { PartContext } from '../process.js'
 import type { Runtime } from '../runtime.js'
+import type { BoardPart } from './shared.js'
 
-export interface ProcessTelemetryOptions extends PartContext, Pick<TelemetryOptions, 'worker'> {
+export interface ProcessTelemetryOptions extends PartContext, Pick<TelemetryOptions, 'worker' | 'alerts' | 'lockTimeouts'> {
   /** Whether this process may export traces. The PMO does: every installation has one, and one exporter is enough. */
   readonly traces: boolean
 }
@@ -30,7 +31,15 @@ export function startProcessTelemetry(options: ProcessTelemetryOptions): Promise
 }
 
 /** The metrics that the server's own /metrics shows. */
-export async function openProcessMetrics(runtime: Runtime, log: Log): Promise<Metrics> {
+export async function openProcessMetrics(runtime: Runtime, log: Log, board: BoardPart | undefined): Promise<Metrics> {
   const { openMetrics } = await import('../../telemetry/metrics.js')
-  return openMetrics({ db: runtime.kernel.db, clock: systemClock, log, bell: () => runtime.bellStatus() })
+  const { db } = runtime.kernel
+  return openMetrics({ db, clock: systemClock, log, bell: () => runtime.bellStatus(), ...boardCounters(board) })
+}
+
+/** What a process with a board counts itself. */
+export function boardCounters(board: BoardPart | undefined): Pick<TelemetryOptions, 'alerts' | 'lockTimeouts'> {
+  return board === undefined
+    ? {}
+    : { alerts: () => board.alerts.counts, lockTimeouts: () => board.contention.timeouts }
 }
