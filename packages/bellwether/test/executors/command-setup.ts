@@ -58,6 +58,15 @@ export interface Ended extends InboxRow {
 export const carriers = (agentTurnId: string) =>
   readProcesses().filter((one) => one.token?.includes(agentTurnId) ?? false)
 
+/**
+ * Whether the turn has processes and all of them are stopped, or, with `false`, all of them run. A shell that is frozen while its child
+ * is between vfork and exec stays blocked instead of stopped, and has no effects either.
+ */
+export function areStopped(agentTurnId: string, stopped: boolean): boolean {
+  const all = carriers(agentTurnId)
+  return all.length > 0 && all.every((one) => one.blocked || one.stopped === stopped)
+}
+
 export interface CommandSetupOptions {
   readonly ttlMs?: number
   readonly graceMs?: number

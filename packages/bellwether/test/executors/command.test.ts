@@ -226,7 +226,8 @@ describe('no process of a command survives', () => {
 
   it('[T1.2] the loss of its fence, and nothing more is written', async () => {
     const turn = await b.begin({ command: 'while :; do echo x >> written; done', cwd: 'work' })
-    await until('the command has written', async () => existsSync(join(b.folder, 'work', 'written')) || undefined)
+    const file = join(b.folder, 'work', 'written')
+    await until('it writes', async () => existsSync(file) || undefined)
     const scope = b.worker.running.get(turn)!
     await b.t.db.query({
       text: 'update state.agent_state_head set turn_epoch = turn_epoch + 1 where active_agent_turn_id = $1',
@@ -235,9 +236,9 @@ describe('no process of a command survives', () => {
     await b.worker.beat()
     await scope.done
     expect(carriers(turn)).toEqual([])
-    const written = await readFile(join(b.folder, 'work', 'written'), 'utf8')
+    const written = await readFile(file, 'utf8')
     await b.worker.beat()
-    expect(await readFile(join(b.folder, 'work', 'written'), 'utf8')).toBe(written)
+    expect(await readFile(file, 'utf8')).toBe(written)
   })
 
   it('a successful exit that leaves children behind', async () => {

@@ -1,19 +1,23 @@
-import { spawn } from 'node:child_process'
-import { readdirSync, readFileSync } from 'node:fs'
-import { rm } from 'node:fs/promises'
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { rm, writeFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { systemClock } from '@bellwether/base'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { cgroupHome } from '../../src/ports/processes/cgroup.js'
 import { killTree } from '../../src/ports/processes/kill-tree.js'
+import { freezeTree, thawTree } from '../../src/ports/processes/freeze-tree.js'
 import { openGuardian } from '../../src/ports/processes/guardian.js'
 import { readProcess, readSelf } from '../../src/ports/processes/proc.js'
 import { sweepOlder, sweepOrphans } from '../../src/ports/processes/sweep.js'
 import { tokenName, writeToken } from '../../src/ports/processes/token.js'
 import { manualTimeout } from '../support/manual-timeout.js'
+import { testFolder } from '../support/postgres.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
-import { carriers, guardianProgram, openCommandSetup, type CommandSetup } from './command-setup.js'
+import { areStopped, carriers, guardianProgram, openCommandSetup, type CommandSetup } from './command-setup.js'
 
 const gone = (pid: number) =>
   until(`process ${pid} is gone`, async () => ((readProcess(pid)?.zombie ?? true) ? true : undefined), 10_000)
@@ -27,7 +31,7 @@ const cgroupNames = () =>
 
 /** Starts a process with this token that ignores SIGTERM. */
 function sleeper(token: string): number {
-  const child = spawn('/bin/sh', ['-c', 'trap "" TERM; while :; do sleep 1000; done'], {
+  const child = spawn('/bin/sh', ['-c', 'trap "" TERM; exec sleep 1000'], {
     env: { PATH: process.env['PATH']!, [tokenName]: token },
     detached: true,
     stdio: 'ignore',
@@ -111,6 +115,30 @@ describe('the guardian', () => {
   })
 })
 
+// A parent whose child waits between vfork and exec, for the writer of a named pipe.
+const forking = `const libc = require(process.argv[1]).load(null)
+const actions = Buffer.alloc(256)
+libc.func('int posix_spawn_file_actions_init(void *)')(actions)
+libc.func('int posix_spawn_file_actions_addopen(void *, int, str, int, int)')(actions, 0, process.argv[2], 0, 0)
+libc.func('int posix_spawn(void *, str, void *, void *, char **, char **)')(
+  Buffer.alloc(8), '/bin/true', actions, null, ['true', null], [null])
+console.log('runs')`
+
+it('a frozen process that was blocked in the kernel continues after the thaw', async () => {
+  const pipe = join(await testFolder(), 'pipe')
+  execFileSync('mkfifo', [pipe])
+  const koffi = createRequire(import.meta.url).resolve('koffi')
+  const child = spawn(process.execPath, ['-e', forking, '--', koffi, pipe], { detached: true })
+  onTestFinished(() => void child.kill('SIGKILL'))
+  const root = child.pid!
+  const tree = { clock: systemClock, wanted: () => false, root }
+  await until('it is blocked', async () => readProcess(root)?.blocked || undefined)
+  await freezeTree(tree)
+  expect(readProcess(root)).toMatchObject({ blocked: true, stopped: false })
+  await thawTree(tree)
+  await Promise.all([once(child.stdout, 'data'), writeFile(pipe, '')])
+})
+
 describe('a sweep', () => {
   const self = readSelf()
   const mine = {
@@ -159,9 +187,9 @@ describe('a turn whose worker does not beat', () => {
     // On a busy machine a guardian starts more slowly than a beat expires.
     await until('its processes run', async () => {
       await b.worker.beat()
-      return carriers(turn).length > 2 || undefined
+      return (carriers(turn).length > 2 && existsSync(join(b.folder, 'ticks'))) || undefined
     })
-    await until('its processes are frozen', async () => carriers(turn).every((one) => one.stopped) || undefined)
+    await until('its processes are frozen', async () => areStopped(turn, true) || undefined)
   }
 
   it('is frozen with all its processes, does not fail, and continues with the next beat', async () => {
@@ -196,7 +224,7 @@ describe('a turn whose worker does not beat', () => {
 
   it('does not count frozen time against its budget', async () => {
     const turn = await b.begin({ command: 'sleep 1000', budget: { max_wall_seconds: 2.5 } })
-    await until('it is frozen', async () => carriers(turn).every((one) => one.stopped) || undefined, 10_000)
+    await until('it is frozen', async () => areStopped(turn, true) || undefined)
     const since = systemClock.monotonicMs()
     await until('longer than its budget', async () => systemClock.monotonicMs() - since > 1_500 || undefined)
     expect(carriers(turn)).not.toEqual([])

@@ -16,7 +16,7 @@ import { testFolder } from '../support/postgres.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
 import { testWorker } from '../support/worker.js'
-import { carriers } from './command-setup.js'
+import { areStopped, carriers } from './command-setup.js'
 import { openWorkerProcesses } from './worker-processes.js'
 
 const module = pathToFileURL(fileURLToPath(new URL('./isolated-agents.mjs', import.meta.url))).href
@@ -195,14 +195,11 @@ it('[T1.2] a process whose turn no beat confirms is frozen and continues with th
   const s = openSetup('process', 3_000)
   onTestFinished(() => s.close())
   const { agentTurnId } = await s.begin('endless')
-  const areStopped = (stopped: boolean) =>
-    until(`its processes are stopped: ${stopped}`, async () => {
-      if (!stopped) await s.worker.beat()
-      const all = carriers(agentTurnId)
-      return (all.length > 0 && all.every((one) => one.stopped === stopped)) || undefined
-    })
-  await areStopped(true)
-  await areStopped(false)
+  await until('its processes are stopped', async () => areStopped(agentTurnId, true) || undefined)
+  await until('its processes run', async () => {
+    await s.worker.beat()
+    return areStopped(agentTurnId, false) || undefined
+  })
   expect(await turnRow(t, agentTurnId)).toMatchObject({ turn_epoch: 1, ended_at: null })
 })
 

@@ -3,7 +3,7 @@ import { systemClock } from '@bellwether/base'
 import { expect, it } from 'vitest'
 import { startOwnPostgres } from '../support/own-postgres.js'
 import { until } from '../support/until.js'
-import { carriers } from './command-setup.js'
+import { areStopped } from './command-setup.js'
 import { openWorkerProcesses } from './worker-processes.js'
 
 /** Another worker takes over after 5 s, and this worker gives up the turns of functions. */
@@ -28,10 +28,7 @@ on_takeover: fail
     const states = (stopped: boolean) =>
       until(
         `all processes of the turn are stopped: ${stopped}`,
-        async () => {
-          const all = carriers(turn)
-          return (all.length > 0 && all.every((one) => one.stopped === stopped)) || undefined
-        },
+        async () => areStopped(turn, stopped) || undefined,
         30_000,
       )
     const outlast = async () => {

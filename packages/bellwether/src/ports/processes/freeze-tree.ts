@@ -6,7 +6,7 @@
 import type { Clock } from '@bellwether/base'
 import { signalTo } from './kill-tree.js'
 import { processTree, type TreeSelector } from './process-tree.js'
-import { readProcesses } from './proc.js'
+import { readProcesses, type Process } from './proc.js'
 
 export interface FreezeOptions extends Omit<TreeSelector, 'self'> {
   readonly clock: Clock
@@ -15,11 +15,14 @@ export interface FreezeOptions extends Omit<TreeSelector, 'self'> {
 // A scan can miss a process in the middle of fork or exec; the next one finds it.
 const emptyScansNeeded = 3
 const scanMs = 10
-// A process that does not stop waits for I/O in the kernel; it has no effects either.
+// More than a program can use up by starting processes between two scans.
 const scansMax = 100
 
 const setTree = async ({ clock, ...selector }: FreezeOptions, stopped: boolean): Promise<void> => {
   const signal = stopped ? 'SIGSTOP' : 'SIGCONT'
+  // A process that is blocked in the kernel has no effects; the signal takes effect before it has any again.
+  const signalled = new Set<number>()
+  const isDone = (one: Process) => (one.blocked ? signalled.has(one.pid) : one.stopped === stopped)
   let empty = 0
   for (let scan = 0; empty < emptyScansNeeded && scan < scansMax; scan += 1) {
     const processes = readProcesses()
@@ -28,8 +31,11 @@ const setTree = async ({ clock, ...selector }: FreezeOptions, stopped: boolean):
       if (selector.root !== undefined) signalTo(-selector.root, signal)
       return
     }
-    const others = processTree(processes, { ...selector, self: process.pid }).filter((one) => one.stopped !== stopped)
-    for (const { pid } of others) signalTo(pid, signal)
+    const others = processTree(processes, { ...selector, self: process.pid }).filter((one) => !isDone(one))
+    for (const { pid } of others) {
+      signalled.add(pid)
+      signalTo(pid, signal)
+    }
     empty = others.length === 0 ? empty + 1 : 0
     await clock.sleep(scanMs)
   }

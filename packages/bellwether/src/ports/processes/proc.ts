@@ -17,6 +17,8 @@ export interface Process {
   readonly zombie: boolean
   /** A signal has stopped it. */
   readonly stopped: boolean
+  /** It waits in the kernel, for a disk or for its child between vfork and exec. A signal takes effect when the wait ends. */
+  readonly blocked: boolean
   /** From its environment, or from the name of its cgroup. */
   readonly token: string | undefined
 }
@@ -39,6 +41,7 @@ export function readProcess(pid: number): Process | undefined {
     start: fields[19] ?? '',
     zombie,
     stopped: fields[0] === 'T',
+    blocked: fields[0] === 'D',
     token: zombie ? undefined : (tokenOf(pid) ?? cgroupTokenOf(pid)),
   }
 }

@@ -40,6 +40,7 @@ describe('the process tree of a turn', () => {
     start: String(pid),
     zombie: false,
     stopped: false,
+    blocked: false,
     token: undefined,
     ...more,
   })
