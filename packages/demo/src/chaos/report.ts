@@ -87,8 +87,8 @@ export async function buildReport(options: ReportOptions): Promise<Omit<ChaosRep
   }
 }
 
-// A fault of a process delays events for some time after its end.
-const recoveryMs = 30_000
+// A fault of a process delays events for some time after its end. Shorter than most pauses between faults, so that events are left to measure.
+const recoveryMs = 5_000
 
 /** The delays of events that arrived while a transaction of a stranger was open and no process fault had an effect. */
 function delaysBeside({ feed, schedule }: ReportOptions): number[] {

@@ -5,7 +5,7 @@
 import type { SeededRandom } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
 import { actors } from '../actors.js'
-import { enqueue, newId, type Context } from '../context.js'
+import { enqueue, readTurn, newId, type Context } from '../context.js'
 import { within } from './faults.js'
 import { commands, functions, functionTarget } from './project.js'
 
@@ -77,11 +77,18 @@ async function turns(context: Context, { turnEveryMs }: Traffic, random: SeededR
 }
 
 async function poison(context: Context, { poisonEvery, poisons }: Traffic, random: SeededRandom, signal: AbortSignal) {
+  let next: string[] = []
+  let killer: string | undefined
   while (!signal.aborted) {
     await context.clock.sleep(within(random, poisonEvery), signal)
     if (signal.aborted) return
-    const agent = random.pick(poisons)
-    await enqueue(context, agent, 'Do harm.')
+    if (next.length === 0) next = random.shuffled(poisons)
+    const agent = next.shift()!
+    // It takes several deaths of the worker to isolate a killer; two at once would leave hardly any time for healthy turns.
+    if (agent === commands.killer && killer !== undefined && (await readTurn(context, killer)).outcome === null)
+      continue
+    const turnId = await enqueue(context, agent, 'Do harm.')
+    if (agent === commands.killer) killer = turnId
     context.faults[`${agent} turn`] = (context.faults[`${agent} turn`] ?? 0) + 1
   }
 }
