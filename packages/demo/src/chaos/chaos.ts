@@ -22,7 +22,7 @@ import { handleShutdown } from '../shutdown.js'
 import { startCompanions } from './companions.js'
 import { injectRound, paces, type Target } from './faults.js'
 import { followFeed } from './feed.js'
-import { judge, type Evidence } from './judge.js'
+import { judge, missingInFeed, type Evidence } from './judge.js'
 import { changeFiles } from './odd-files.js'
 import { chaosFiles, overlapsFile } from './project.js'
 import { buildReport, printReport, type ChaosReport, type ScheduledFault } from './report.js'
@@ -220,7 +220,7 @@ async function attack({ options, setup, db, context, stop, elapsedMs }: Attack):
       )
       rounds += 1
       say(`round ${rounds}: ${schedule.length} faults so far; waiting for all of ${context.turnIds.size} turns`)
-      await settle(context, db)
+      await settle(evidence)
       const { check, violations: found } = await judge(evidence)
       found.forEach(violation)
       const view = await checkView(context.client, project, systemClock)
@@ -261,12 +261,14 @@ async function waitUntilNoneLeft(watch: Watch): Promise<ProcessRow[]> {
   return watch.left()
 }
 
-/** Waits until everything has ended, or until it must have; the judgement reports what has not. */
-async function settle(context: Context, db: Database): Promise<void> {
+/** Waits until everything has ended and the feed has received it, or until both must have happened; the judgement reports what has not. */
+async function settle(evidence: Evidence): Promise<void> {
+  const { context, db } = evidence
   const untilMs = systemClock.monotonicMs() + settleMs
   while (systemClock.monotonicMs() < untilMs) {
     try {
-      if ((await countOpenTurns(db, projectId)) === 0 && (await countOpenTasks(context)) === 0) return
+      const open = (await countOpenTurns(db, projectId)) + (await countOpenTasks(context))
+      if (open === 0 && (await missingInFeed(evidence)).length === 0) return
     } catch (error) {
       if (!(error instanceof Retryable)) throw error
       context.say(errorMessage(error))

@@ -26,9 +26,16 @@ export interface Evidence {
   readonly project: string
 }
 
-export async function judge({ context, db, start, feed, project }: Evidence): Promise<Judgement> {
+/** The turns of the run whose end the feed has not received. */
+export async function missingInFeed({ context, db, start, feed }: Evidence): Promise<string[]> {
+  for (const turn of await turnsSince(db, projectId, start.turnId)) context.turnIds.add(turn.agent_turn_id)
+  return [...context.turnIds].filter((turn) => !feed.ends.has(turn))
+}
+
+export async function judge(evidence: Evidence): Promise<Judgement> {
+  const { context, db, start, feed, project } = evidence
   const { turnIds, taskIds } = context
-  for (const turn of await turnsSince(db, projectId, start.turnId)) turnIds.add(turn.agent_turn_id)
+  const missing = await missingInFeed(evidence)
   const workerTargets = [...Object.values(targets), functionTarget]
   const check = await checkTurns(db, projectId, [...turnIds], workerTargets, start.interventionId)
   const violations = [
@@ -36,8 +43,7 @@ export async function judge({ context, db, start, feed, project }: Evidence): Pr
     ...check.lost.map((turn) => `turn ${turn} does not have exactly one end and one deliverable`),
     ...(await wrongOutcomes(db, start)),
   ]
-  const missing = [...turnIds].filter((turn) => !feed.ends.has(turn) && !check.stuck.includes(turn))
-  violations.push(...missing.map((turn) => `the feed has no end of turn ${turn}`))
+  for (const turn of missing) if (!check.stuck.includes(turn)) violations.push(`the feed has no end of turn ${turn}`)
   if (feed.resets > 0) violations.push(`the feed was reset ${feed.resets} times`)
   const overlaps = join(project, overlapsFile)
   if (existsSync(overlaps))
