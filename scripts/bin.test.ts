@@ -49,7 +49,7 @@ function version(copy: string): Promise<Ended> {
 
 it(
   'the bin file builds an unbuilt clone once, also when two commands start at once',
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async () => {
     const copy = copyClone()
     const both = await Promise.all([version(copy), version(copy)])

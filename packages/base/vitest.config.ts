@@ -7,6 +7,7 @@ export default defineConfig({
     pool: 'forks',
     include: ['src/**/*.test.ts'],
     setupFiles: ['../../scripts/property-seed.ts'],
-    testTimeout: 120_000,
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
   },
 })

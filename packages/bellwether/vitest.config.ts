@@ -17,8 +17,8 @@ export const common = {
     setupFiles: ['../../scripts/property-seed.ts'],
     globalSetup: ['./test/support/global-setup.ts'],
     // Tests judge what happened, not how fast: a busy machine fails none.
-    testTimeout: 120_000,
-    hookTimeout: 120_000,
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
   },
 }
 

@@ -13,7 +13,7 @@ export default defineConfig({
     setupFiles: ['../../scripts/property-seed.ts'],
     globalSetup: ['./test/support/build.ts'],
     // A browser on a busy machine.
-    testTimeout: 120_000,
-    hookTimeout: 120_000,
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
   },
 })

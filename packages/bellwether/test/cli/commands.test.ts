@@ -8,12 +8,12 @@ import { until } from '../support/until.js'
 import { inProcess, longLength, openUp, type RunningUp } from './running-up.js'
 
 // Processes start from source, on a machine that runs other tests.
-const slowStart = { timeout: 90_000 }
+const slowStart = { timeout: 300_000 }
 
 let up: RunningUp
 beforeAll(async () => {
   up = await openUp()
-}, 90_000)
+}, 300_000)
 afterAll(() => up?.stop())
 
 // eslint-disable-next-line no-control-regex -- the tests search for these characters

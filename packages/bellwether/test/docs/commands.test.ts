@@ -88,7 +88,7 @@ const isRecipe = (page: string) => page.startsWith('docs/how-to/')
 
 it.each(runnable.filter((page) => !isRecipe(page)))(
   'the shell blocks of %s work as written',
-  { timeout: 180_000 },
+  { timeout: 300_000 },
   async (page) => {
     expect(await runPage(page, await emptyFolder())).toBeGreaterThan(0)
   },
@@ -96,7 +96,7 @@ it.each(runnable.filter((page) => !isRecipe(page)))(
 
 it(
   'the shell blocks of the recipes in docs/how-to work as written beside a running up',
-  { timeout: 180_000 },
+  { timeout: 300_000 },
   async () => {
     const folder = await emptyFolder()
     await pageShell(folder).run('npx bellwether init')

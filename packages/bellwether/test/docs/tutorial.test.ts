@@ -15,7 +15,7 @@ const setup = `bellwether() { "${process.execPath}" ${programFor([])
 
 it(
   'the commands of the tutorial work as written: a bug is fixed and checked, a false claim is caught',
-  { timeout: 180_000 },
+  { timeout: 300_000 },
   async () => {
     const folder = await testFolder()
     onTestFinished(() => rm(folder, { recursive: true, force: true }))

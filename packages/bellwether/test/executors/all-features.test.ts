@@ -71,7 +71,7 @@ async function place() {
 
 it(
   '[T4.4] [T3.1d] a turn with three tools, an MCP tool, fifty children of which three fail and a person succeeds',
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async () => {
     const { url, db, folder, kernel } = await place()
     const provider = await openFakeProvider()

@@ -80,7 +80,7 @@ async function openBlocked(blockMs: number, more: Readonly<Record<string, string
 
 it(
   '[W2.1] a function that blocks the event loop for longer than the processing timeout runs once, and so do its neighbours, also one in a thread',
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async ({ onTestFinished }) => {
     const b = await openBlocked(2 * timeoutSeconds * 1_000)
     onTestFinished(() => b.stop())
@@ -107,7 +107,7 @@ it(
 
 it(
   'a worker process that stays blocked ends itself, and another worker takes over its turns',
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async ({ onTestFinished }) => {
     const b = await openBlocked(600_000, {
       BELLWETHER__WORKER__BLOCKED_MAX_SECONDS: '3',
@@ -127,7 +127,7 @@ it(
 
 it(
   'the guardian does not freeze the command of a neighbour while a function blocks the event loop',
-  { timeout: 240_000 },
+  { timeout: 300_000 },
   async ({ onTestFinished }) => {
     const script = 'echo command >> "$STARTS"; until [ -e go ]; do echo >> ticks; sleep 0.1; done; echo fine'
     const command = `---\nworker_target: w\nenv: [STARTS]\ncommand: [sh, -c, '${script}']\n---\n`

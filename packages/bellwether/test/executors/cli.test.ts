@@ -37,7 +37,7 @@ it.concurrent('a worker without valid agents prints what it needs, and every inv
 
 it.concurrent(
   'a running worker reloads changed agent files, and finishes its commands on SIGTERM',
-  { timeout: 60_000 },
+  { timeout: 300_000 },
   async ({ onTestFinished }) => {
     const processes = await openWorkerProcesses({ ann: agent('echo one') })
     onTestFinished(() => processes.stop())

@@ -149,7 +149,7 @@ it('[H7.5] enforces the working time: a call is not waited for longer than the r
 
 it(
   '[H7.5] fifty children at once spend no more than their parent’s purse, by not even one answer',
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async () => {
     const cap = 60_000
     await b.t.kernel.openPurse({ projectId: project, budgetId: 'purse', tokens: cap })

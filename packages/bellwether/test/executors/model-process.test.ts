@@ -85,7 +85,7 @@ async function expectOnce(turn: string, text: string, steps: number): Promise<vo
 
 it(
   '[T8.1] [W2.1] killed while the model thinks: the other worker asks again and delivers',
-  { timeout: 60_000 },
+  { timeout: 300_000 },
   async () => {
     const from = provider.requests.length
     provider.behave((_request, number) =>
@@ -104,7 +104,7 @@ it(
 
 it(
   '[T8.1] [W2.3b] killed between the tool’s result and the resume: the tool is not called again, nor the model for the same step',
-  { timeout: 60_000 },
+  { timeout: 300_000 },
   async () => {
     const from = provider.requests.length
     provider.behave((_request, number) =>
@@ -129,7 +129,7 @@ it(
 
 it(
   "[T1.6] a worker killed while it delivers: the model's answer is delivered once, and the model is not called again",
-  { timeout: 60_000 },
+  { timeout: 300_000 },
   async () => {
     const from = provider.requests.length
     const first = await worker()

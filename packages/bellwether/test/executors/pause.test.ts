@@ -11,7 +11,7 @@ const longerThanTimeoutMs = 7_000
 
 it(
   '[W2.10] a command survives a paused database and a frozen worker, each for longer than the processing timeout',
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async ({ onTestFinished }) => {
     const server = await startOwnPostgres()
     onTestFinished(() => server.stop())

@@ -35,7 +35,7 @@ const asks = (processes: WorkerProcesses, turn: string) =>
 
 it.concurrent(
   '[T8.1] [T1.6] workers killed with SIGKILL while a question is open lose no answer and repeat no question',
-  { timeout: 180_000 },
+  { timeout: 300_000 },
   async ({ onTestFinished }) => {
     const processes = await openWorkerProcesses({ boss: people('choices: [yes, no]') })
     onTestFinished(() => processes.stop())
@@ -63,7 +63,7 @@ it.concurrent(
 
 it.concurrent(
   '[W5.1] people who are silent are followed by the next, then by an agent, also when workers are killed in between',
-  { timeout: 180_000 },
+  { timeout: 300_000 },
   async ({ onTestFinished }) => {
     const processes = await openWorkerProcesses({
       boss: people('answer_within_seconds: 1\nfallback: agent robot'),

@@ -51,7 +51,7 @@ function expectNoOverlap(processes: WorkerProcesses, agentId: string): void {
 
 it.concurrent(
   '[T1.6] [W2.1] a worker killed with SIGKILL leaves no process, and its turn ends once by another',
-  { timeout: 240_000 },
+  { timeout: 300_000 },
   async ({ onTestFinished }) => {
     const processes = await openOwn(onTestFinished, ['killed'])
     const worker = await processes.add('worker')
@@ -74,7 +74,7 @@ it.concurrent(
 
 it.concurrent(
   '[T1.2] [T1.6] [W2.1] a worker that is frozen has lost its processes before another takes its turns',
-  { timeout: 240_000 },
+  { timeout: 300_000 },
   async ({ onTestFinished }) => {
     const processes = await openOwn(onTestFinished, ['frozen', 'careful'])
     const frozen = await processes.add('worker')
@@ -106,7 +106,7 @@ it.concurrent(
 
 it.concurrent(
   'a guardian killed with SIGKILL is replaced, and the new one guards the same turns',
-  { timeout: 240_000 },
+  { timeout: 300_000 },
   async ({ onTestFinished }) => {
     const processes = await openOwn(onTestFinished, ['orphan'])
     const worker = await processes.add('worker')
@@ -132,7 +132,7 @@ it.concurrent(
 
 it.concurrent(
   'a worker and its guardian, killed together with SIGKILL, leave no process after 10 s, and its turn ends once by another',
-  { timeout: 240_000 },
+  { timeout: 300_000 },
   async ({ onTestFinished }) => {
     const processes = await openOwn(onTestFinished, ['unguarded'])
     const worker = await processes.add('worker')

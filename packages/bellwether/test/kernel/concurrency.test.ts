@@ -73,7 +73,7 @@ async function deadlocks(): Promise<number> {
 
 it(
   '[T1.1] [T1.6] 16 workers over 200 agents of 4 turns each: none claimed twice, none lost, one task event each, no deadlock',
-  { timeout: 60_000 },
+  { timeout: 300_000 },
   async () => {
     const agents = names('fleet', 200)
     await t.agents(...agents)
@@ -150,7 +150,7 @@ const hasty = {
 
 it(
   '[T1.1] [T1.6] [T3.6] every invariant holds under concurrent enqueues, deliveries, tools, stops, takeovers and reaps',
-  { timeout: 60_000 },
+  { timeout: 300_000 },
   async () => {
     const agents = names('storm', 24)
     await t.agents(...agents)

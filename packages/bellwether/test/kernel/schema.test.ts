@@ -156,7 +156,7 @@ const committedSqlPage = readFileSync(new URL('../../../../docs/reference/sql.md
 
 describe('migrations', () => {
   it('migrations run once when four processes start at the same time', async () => {
-    const fresh = await freshDatabase()
+    const fresh = await freshDatabase({ empty: true })
     const { db } = fresh
     const answers = await Promise.all([migrate(db), migrate(db), migrate(db), migrate(db)])
     const { applied } = answers.find((one) => one.applied.length > 0)!
@@ -169,7 +169,7 @@ describe('migrations', () => {
   })
 
   it('migrations are rejected by name if they changed after they ran, or if the database is newer', async () => {
-    const fresh = await freshDatabase()
+    const fresh = await freshDatabase({ empty: true })
     const { db } = fresh
     await migrate(db)
     await db.query({ text: "insert into bellwether.migrations (name, checksum) values ('9999_future', 'x')" })
@@ -181,7 +181,7 @@ describe('migrations', () => {
   })
 
   it('a database that version 0.1 migrated is accepted and migrated further, and a changed one is rejected', async () => {
-    const fresh = await freshDatabase()
+    const fresh = await freshDatabase({ empty: true })
     const { db } = fresh
     await migrate(db)
     const texts = new Map(migrations().map(({ name, text }) => [name, text]))
@@ -220,7 +220,7 @@ describe('migrations', () => {
   })
 
   it('migrations produce the schema in docs/reference/sql.md (npm run docs writes it)', async () => {
-    const fresh = await freshDatabase()
+    const fresh = await freshDatabase({ empty: true })
     const { db } = fresh
     await migrate(db)
     expect(await sqlPage(db)).toBe(committedSqlPage)

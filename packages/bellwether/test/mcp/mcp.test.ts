@@ -13,7 +13,7 @@ let client: Client
 beforeAll(async () => {
   up = await openUp()
   client = await connected([], up.folder)
-}, 90_000)
+}, 300_000)
 afterAll(async () => {
   await client?.close()
   await up?.stop()

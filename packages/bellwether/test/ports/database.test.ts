@@ -9,7 +9,7 @@ import { until } from '../support/until.js'
 
 let fresh: FreshDatabase
 beforeAll(async () => {
-  fresh = await freshDatabase({ poolSize: 4 })
+  fresh = await freshDatabase({ empty: true, poolSize: 4 })
 })
 afterAll(() => fresh.drop())
 

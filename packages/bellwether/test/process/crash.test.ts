@@ -2,23 +2,18 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { startFleet } from '../support/fleet.js'
 import { doubledEffects, startLoad } from '../support/load.js'
 import { startNats, type NatsServer } from '../support/nats.js'
-import { testCluster, type TestCluster } from '../support/postgres.js'
+import { freshDatabase } from '../support/postgres.js'
 import { thorough } from '../support/thorough.js'
 
-let cluster: TestCluster
 let nats: NatsServer
 beforeAll(async () => {
-  cluster = await testCluster({ durable: true })
   nats = await startNats()
 })
-afterAll(async () => {
-  await nats.stop()
-  await cluster.remove()
-})
+afterAll(() => nats.stop())
 
 /** Starts two PMOs and three workers under load, on their own database. */
 async function startLoadedFleet(bell: 'notify' | 'nats') {
-  const database = await cluster.createDatabase()
+  const database = await freshDatabase()
   onTestFinished(() => database.drop())
   const address = { url: database.url, ...(bell === 'nats' ? { natsUrl: nats.url } : {}) }
   const load = await startLoad(address)
@@ -33,7 +28,7 @@ async function startLoadedFleet(bell: 'notify' | 'nats') {
 describe.each(thorough ? (['notify', 'nats'] as const) : (['notify'] as const))('with the %s bell', (bell) => {
   it(
     '[T1.6] [W2.1] ends every turn once while workers and PMOs are killed under load',
-    { timeout: 240_000 },
+    { timeout: 300_000 },
     async () => {
       const { load, fleet } = await startLoadedFleet(bell)
 

@@ -59,7 +59,7 @@ function callThenAnswer({ body }: FakeRequest) {
 
 it(
   'a real model writes if the environment has a key; a second demo is rejected; a killed demo takes its server along',
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async () => {
     const provider = await openFakeProvider()
     provider.behave(callThenAnswer)
@@ -84,7 +84,7 @@ it(
   },
 )
 
-it('Ctrl-C while the server starts stops everything', { timeout: 60_000 }, async () => {
+it('Ctrl-C while the server starts stops everything', { timeout: 300_000 }, async () => {
   const demo = start()
   await until(
     'the server starts',
@@ -101,7 +101,7 @@ it('Ctrl-C while the server starts stops everything', { timeout: 60_000 }, async
 
 it(
   'the demo runs to its end after a kill and an interrupt, with no turn stuck or lost',
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async () => {
     const demo = start()
     const pids = await up(demo)

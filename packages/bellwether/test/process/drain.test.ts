@@ -1,16 +1,10 @@
-import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest'
+import { expect, it, onTestFinished } from 'vitest'
 import { startFleet } from '../support/fleet.js'
 import { startLoad } from '../support/load.js'
-import { testCluster, type TestCluster } from '../support/postgres.js'
+import { freshDatabase } from '../support/postgres.js'
 
-let cluster: TestCluster
-beforeAll(async () => {
-  cluster = await testCluster({ durable: true })
-})
-afterAll(() => cluster.remove())
-
-it('finishes running turns when a worker stops, without a takeover', { timeout: 60_000 }, async () => {
-  const database = await cluster.createDatabase()
+it('finishes running turns when a worker stops, without a takeover', { timeout: 300_000 }, async () => {
+  const database = await freshDatabase()
   onTestFinished(() => database.drop())
   const load = await startLoad({ url: database.url })
   onTestFinished(() => load.stop())

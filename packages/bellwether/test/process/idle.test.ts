@@ -43,7 +43,7 @@ function memoryMb(pid: number): number {
 
 it(
   'uses less than 150 MB without PostgreSQL while idle, and is ready within seconds at its second start',
-  { timeout: 180_000 },
+  { timeout: 300_000 },
   async () => {
     // From source, the TypeScript loader would count too.
     expect(existsSync(built), 'this test measures the build: npm run build').toBe(true)

@@ -1,18 +1,12 @@
 import { jetstream } from '@nats-io/jetstream'
 import { connect } from '@nats-io/transport-node'
-import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest'
+import { expect, it, onTestFinished } from 'vitest'
 import { eventStream } from '../../src/ports/stream/nats.js'
 import { startFleet } from '../support/fleet.js'
 import { doubledEffects, startLoad } from '../support/load.js'
 import { startNats } from '../support/nats.js'
-import { testCluster, type TestCluster } from '../support/postgres.js'
+import { freshDatabase } from '../support/postgres.js'
 import { until } from '../support/until.js'
-
-let cluster: TestCluster
-beforeAll(async () => {
-  cluster = await testCluster({ durable: true })
-})
-afterAll(() => cluster.remove())
 
 /** The turns of the task events in the stream, in order. */
 async function taskTurns(url: string): Promise<string[]> {
@@ -36,9 +30,9 @@ async function taskTurns(url: string): Promise<string[]> {
 
 it(
   '[T1.4] [T1.6] ends and announces every turn once while nats-server is killed under load',
-  { timeout: 60_000 },
+  { timeout: 300_000 },
   async () => {
-    const database = await cluster.createDatabase()
+    const database = await freshDatabase()
     onTestFinished(() => database.drop())
     const nats = await startNats()
     onTestFinished(() => nats.stop())

@@ -6,7 +6,7 @@ import { until } from '../support/until.js'
 
 it.each(['timer', 'rejection'])(
   '[W2.1] fails the turn of an uncaught error (%s) and no other turn',
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async (how) => {
     const t = await testKernel()
     onTestFinished(() => t.drop())

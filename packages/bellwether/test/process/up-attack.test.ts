@@ -35,7 +35,7 @@ const running = (word: string) =>
 
 it(
   'quarantines a worker in a crash loop, reports it, and retries it when an agent file changes',
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async () => {
     const { up, upFile, data, folder } = await testProject()
     const { cli, facts } = await up()
@@ -76,7 +76,7 @@ it(
 
 it(
   'leaves no process after kill -9 during a command, recovers at the next start, and rejects a second start',
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async () => {
     const { up, start, upFile, folder } = await testProject()
     const mark = `hibernate-${process.pid}`
@@ -127,7 +127,7 @@ it(
 
 it(
   'exits cleanly on a shutdown at any point of its start, and starts again afterwards',
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async () => {
     const { start, data } = await testProject()
     // While the database is created, before the runtime is open, and while the parts open.

@@ -5,7 +5,7 @@ import { until } from '../support/until.js'
 
 it(
   'runs a turn, shows the folder, restarts a killed worker, and recovers after kill -9',
-  { timeout: 180_000 },
+  { timeout: 300_000 },
   async () => {
     const { up, run } = await testProject()
     const first = await up()

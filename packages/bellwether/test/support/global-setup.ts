@@ -1,9 +1,9 @@
-/** Starts the shared PostgreSQL before the first test file and ends it after the last. */
+/** Starts the shared PostgreSQL and creates the template of its databases before the first test file and ends it after the last. */
 import type { TestProject } from 'vitest/node'
-import { testCluster } from './postgres.js'
+import { startCluster } from './postgres.js'
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const cluster = await testCluster()
+  const cluster = await startCluster()
   project.provide('postgresUrl', cluster.url)
   return () => cluster.remove()
 }

@@ -6,7 +6,6 @@
 import { type Clock, systemClock, systemRandom } from '@bellwether/base'
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
-import { migrate } from '../../src/kernel/schema/migrate.js'
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import type { Bell, Ring } from '../../src/ports/bell/bell.js'
 import type { Database } from '../../src/ports/database/database.js'
@@ -62,7 +61,6 @@ export function kernelPerTest(): TestKernel {
 
 export async function testKernel({ time = 'stepped' }: TestKernelOptions = {}): Promise<TestKernel> {
   const { url, db, drop } = await freshDatabase()
-  await migrate(db)
   const rate = time === 'real' ? 1 : steppedRate
   await db.query({
     text: `create table state.test_clock (started_at timestamptz not null, offset_seconds double precision not null);

@@ -1,14 +1,15 @@
 /**
- * PostgreSQL for tests: one cluster per run (global-setup.ts) and one database per test file. The shared cluster does not wait for the
- * disk; a test that crashes servers starts its own with `durable: true`.
+ * PostgreSQL for tests: one cluster per run (global-setup.ts) and one database per test file, a copy of a migrated template. The shared
+ * cluster does not wait for the disk; a test that crashes servers starts its own (own-postgres.ts).
  */
 import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import { inject } from 'vitest'
+import { migrate } from '../../src/kernel/schema/migrate.js'
 import type { Database } from '../../src/ports/database/database.js'
-import { startEmbedded, type Embedded } from '../../src/ports/database/embedded.js'
+import { startEmbedded } from '../../src/ports/database/embedded.js'
 import { openDatabase, type PoolOptions } from '../../src/ports/database/pool.js'
 import type { Settings } from '../../src/ports/database/settings.js'
 import { quietLog } from './quiet-log.js'
@@ -19,15 +20,7 @@ declare module 'vitest' {
   }
 }
 
-export interface TestCluster extends Embedded {
-  readonly dataDir: string
-  /** Creates an empty database in this cluster. */
-  createDatabase(): Promise<TestDatabase>
-  /** Stops the server and removes its folder. */
-  remove(): Promise<void>
-}
-
-export interface TestDatabase {
+interface TestDatabase {
   readonly url: string
   readonly drop: () => Promise<void>
 }
@@ -44,17 +37,15 @@ const fast: Settings = {
   max_prepared_transactions: '8',
 }
 
-export async function testCluster(options: { readonly durable?: boolean } = {}): Promise<TestCluster> {
+/** Starts the shared cluster; `remove` stops it and removes its folder. */
+export async function startCluster(): Promise<{ readonly url: string; readonly remove: () => Promise<void> }> {
   const folder = await testFolder()
-  const dataDir = join(folder, 'postgres')
-  const settings = options.durable ? {} : fast
-  const embedded = await startEmbedded({ dataDir, settings, log: quietLog })
+  const { url, stop } = await startEmbedded({ dataDir: join(folder, 'postgres'), settings: fast, log: quietLog })
+  await createTemplate(url)
   return {
-    ...embedded,
-    dataDir,
-    createDatabase: () => createDatabase(embedded.url),
+    url,
     remove: async () => {
-      await embedded.stop()
+      await stop()
       await rm(folder, { recursive: true, force: true })
     },
   }
@@ -65,9 +56,14 @@ export function testFolder(): Promise<string> {
   return mkdtemp(join(tmpdir(), 'bellwether-test-')).then(readableByAll)
 }
 
-/** Creates a database in the shared cluster and opens a pool on it. */
-export async function freshDatabase(options: Omit<PoolOptions, 'url'> = {}): Promise<FreshDatabase> {
-  const created = await createDatabase(inject('postgresUrl'))
+export interface FreshOptions extends Omit<PoolOptions, 'url'> {
+  /** Without the kernel's schema. */
+  readonly empty?: boolean
+}
+
+/** Creates a database with the kernel's schema in the shared cluster and opens a pool on it. */
+export async function freshDatabase({ empty = false, ...options }: FreshOptions = {}): Promise<FreshDatabase> {
+  const created = await createDatabase(inject('postgresUrl'), empty ? undefined : template)
   const db = await openDatabase({ ...options, url: created.url })
   return {
     url: created.url,
@@ -79,9 +75,26 @@ export async function freshDatabase(options: Omit<PoolOptions, 'url'> = {}): Pro
   }
 }
 
-async function createDatabase(adminUrl: string): Promise<TestDatabase> {
+const template = 'migrated'
+
+/** Creates the template of `freshDatabase`: migrating takes longer than copying. */
+async function createTemplate(adminUrl: string): Promise<void> {
+  const { url } = await createDatabase(adminUrl)
+  const db = await openDatabase({ url, poolSize: 1 })
+  try {
+    await migrate(db)
+  } finally {
+    await db.close()
+  }
+  await asAdmin(adminUrl, `alter database ${new URL(url).pathname.slice(1)} rename to ${template}`)
+}
+
+async function createDatabase(adminUrl: string, copied?: string): Promise<TestDatabase> {
   const name = `test_${crypto.randomUUID().replaceAll('-', '')}`
-  await asAdmin(adminUrl, `create database ${name}`)
+  await asAdmin(
+    adminUrl,
+    `create database ${name}${copied === undefined ? '' : ` template ${copied}`} strategy file_copy`,
+  )
   const url = new URL(adminUrl)
   url.pathname = `/${name}`
   return { url: url.href, drop: () => asAdmin(adminUrl, `drop database if exists ${name} with (force)`) }

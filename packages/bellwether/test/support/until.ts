@@ -1,10 +1,10 @@
 /**
  * Polls for a condition that no event announces; after a timeout it fails with the name of the condition. Every condition has at
- * least a minute: a busy machine is not a failure.
+ * least two minutes: a busy machine is not a failure.
  */
 import { poll, systemClock } from '@bellwether/base'
 
-const leastMs = 60_000
+const leastMs = 120_000
 
 export async function until<T>(what: string, check: () => Promise<T | undefined>, withinMs = leastMs): Promise<T> {
   const limitMs = Math.max(leastMs, withinMs)

@@ -12,7 +12,7 @@ import { startCollector } from './collector.js'
 
 it(
   'a PMO exports traces, workers and PMOs serve metrics, and a command sends live output',
-  { timeout: 150_000 },
+  { timeout: 300_000 },
   async ({ onTestFinished }) => {
     const t = await testKernel({ time: 'real' })
     const collector = await startCollector()

@@ -143,7 +143,7 @@ it('samples complete traces by trace id, and lets a caller opt out', async () =>
 
 it(
   '[T8.1] continues the trace of a turn when its worker is killed and another process takes over',
-  { timeout: 150_000 },
+  { timeout: 300_000 },
   async ({ onTestFinished }) => {
     await t.agents('slow-one', 'asking-one')
     const fleet = await startFleet({ url: t.url, workers: 2, pmos: 1 })

@@ -23,7 +23,7 @@ describe('a clone of a file agent', () => {
 
   it(
     'is run by the file of its origin: a new agent, a clone, and a clone of a clone',
-    { timeout: 90_000 },
+    { timeout: 300_000 },
     async () => {
       const joined = (batchId: string) =>
         until(

@@ -35,7 +35,7 @@ const waitsIn = ({ db }: ToolProcesses, where: string, ...values: unknown[]) =>
 
 it(
   '[T8.2] if hosts are killed with SIGKILL during calls, non-idempotent calls run at most once and idempotent calls succeed',
-  { timeout: 180_000 },
+  { timeout: 300_000 },
   async () => {
     const workers = new Map<string, Cli>()
     const addWorker = async () => {
@@ -100,7 +100,7 @@ it(
 
 it(
   'a worker runs function and MCP tools, and leaves no server process after SIGKILL',
-  { timeout: 90_000 },
+  { timeout: 300_000 },
   async () => {
     expect(codeDefinitions).toEqual({ agents: ['*'], tools: ['double'] })
     const worker = await servers.add('worker')
@@ -123,7 +123,7 @@ it(
   },
 )
 
-it('a worker that gets SIGTERM ends its MCP servers and reports every call', { timeout: 90_000 }, async () => {
+it('a worker that gets SIGTERM ends its MCP servers and reports every call', { timeout: 300_000 }, async () => {
   const worker = await servers.add('worker')
   const turn = await servers.begin({ tool: 'once' })
   const [wait] = await until('it is at work', async () => {

@@ -12,7 +12,7 @@ beforeAll(async () => {
   processes = await openToolProcesses({}, nats.url)
   await processes.kernel.putTool({ projectId: project, toolName: 'weather', description: 'tells the weather' })
   await Promise.all([processes.add('worker'), processes.add('pmo')])
-}, 90_000)
+}, 300_000)
 afterAll(async () => {
   await processes.stop()
   await nats.stop()
@@ -20,7 +20,7 @@ afterAll(async () => {
 
 it(
   'one of several hosts runs a call on NATS once, and forged commands start nothing',
-  { timeout: 60_000 },
+  { timeout: 300_000 },
   async () => {
     const runs: unknown[] = []
     const act = async (args: unknown) => {
@@ -51,7 +51,7 @@ it(
   },
 )
 
-it('[T1.4] resends the command of a call until a host runs it', { timeout: 60_000 }, async () => {
+it('[T1.4] resends the command of a call until a host runs it', { timeout: 300_000 }, async () => {
   const turn = await processes.begin({ tool: 'weather' })
   const sent = () =>
     processes.db.query({

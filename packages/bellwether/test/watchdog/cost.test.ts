@@ -112,7 +112,7 @@ async function plansOf(sql: string): Promise<string> {
 
 it(
   'one guard step over 100,000 agents with 1 % overdue uses no sequential scan and ends them all',
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async () => {
     const guard = guardOn(t, { watchdogIntervalSeconds: 200 })
     await guard.step()
