@@ -9,10 +9,9 @@ import { openKernel } from '../../src/kernel/kernel.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
 import { notifyBell } from '../../src/ports/bell/notify.js'
 import { uuidv7 } from '../../src/ports/ids.js'
-import { fakeMcp } from '../support/fake-mcp.js'
 import { openFakeProvider, type FakeAnswer } from '../support/fake-openai.js'
 import { freshDatabase, testFolder } from '../support/postgres.js'
-import { programOf, runCli } from '../support/process.js'
+import { fakeMcp, runCli } from '../support/process.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
 
@@ -93,9 +92,7 @@ it(
       'tools.json': JSON.stringify({
         tools: Object.fromEntries(['north', 'east', 'west'].map((name) => [name, tool(name)])),
       }),
-      'mcp.json': JSON.stringify({
-        mcpServers: { notes: { command: process.execPath, args: [...programOf(fakeMcp), 'stdio'] } },
-      }),
+      'mcp.json': JSON.stringify({ mcpServers: { notes: { command: process.execPath, args: [fakeMcp, 'stdio'] } } }),
     }
     for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text)
     const env = {

@@ -3,9 +3,8 @@
  * guardian are real processes. `close` kills everything that a test left running.
  */
 import { mkdir, rm, writeFile } from 'node:fs/promises'
-import { createRequire } from 'node:module'
 import { join } from 'node:path'
-import { fileURLToPath, pathToFileURL } from 'node:url'
+import { fileURLToPath } from 'node:url'
 import { type Log, systemClock } from '@bellwether/base'
 import type { NewTurn } from '../../src/kernel/verbs/turn/enqueue.js'
 import { killTree } from '../../src/ports/processes/kill-tree.js'
@@ -17,13 +16,12 @@ import { openWorker, type Worker } from '../../src/worker/worker.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
 import { eventsOf, type InboxRow, turnRow } from '../support/kernel-rows.js'
 import { testFolder } from '../support/postgres.js'
+import { programOfModule } from '../support/process.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
 import { turnsDone } from '../support/worker.js'
 
-const main = fileURLToPath(new URL('../../src/ports/processes/guardian-main.ts', import.meta.url))
-const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href
-export const guardianProgram = ['--import', tsx, main]
+export const guardianProgram = programOfModule('ports/processes/guardian-main')
 export const fake = (name: string) => fileURLToPath(new URL(`./fakes/${name}.mjs`, import.meta.url))
 
 export interface CommandSetup {

@@ -6,7 +6,7 @@ import type { Load } from './load.js'
 import { runCli, type Cli } from './process.js'
 import { testFolder } from './postgres.js'
 
-const agents = fileURLToPath(new URL('./fleet-agents.ts', import.meta.url))
+const agents = fileURLToPath(new URL('./fleet-agents.mjs', import.meta.url))
 
 /** Seconds. Watchdogs check every 0.5 s, so their own gap is 1.5 s. */
 export const timings: Readonly<Record<string, string>> = {

@@ -40,12 +40,12 @@ const fast: Settings = {
 /** Starts the shared cluster; `remove` stops it and removes its folder. */
 export async function startCluster(): Promise<{ readonly url: string; readonly remove: () => Promise<void> }> {
   const folder = await testFolder()
-  const { url, stop } = await startEmbedded({ dataDir: join(folder, 'postgres'), settings: fast, log: quietLog })
-  await createTemplate(url)
+  const embedded = await startEmbedded({ dataDir: join(folder, 'postgres'), settings: fast, log: quietLog })
+  await createTemplate(embedded.url)
   return {
-    url,
+    url: embedded.url,
     remove: async () => {
-      await stop()
+      await embedded.stop()
       await rm(folder, { recursive: true, force: true })
     },
   }

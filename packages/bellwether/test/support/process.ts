@@ -5,7 +5,6 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { defined } from '@bellwether/base'
 import { until } from './until.js'
 
-const main = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url))
 // By its path, because children run in folders without node_modules.
 const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href
 /** The arguments with which node runs a script from source. */
@@ -15,16 +14,22 @@ export const programOf = (script: string): readonly string[] => [
   '--conditions=@bellwether/source',
   script,
 ]
+const inPackage = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url))
+/** An MCP server with tools that misbehave. */
+export const fakeMcp = inPackage('test/support/fake-mcp.mjs')
 /** The arguments with which node runs the command line from source. */
-export const program = programOf(main)
-/** Used only if `npm test` has just built it; another build may be outdated. */
-const built = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
+export const program = programOf(inPackage('src/cli/main.ts'))
+/** The build is used only if `npm test` has just made it; another build may be outdated. */
 const isFresh = process.env['BELLWETHER_TEST_BUILT'] === '1'
+
+/** The arguments with which node runs a module of this package: its build, if it is fresh, or its source. */
+export const programOfModule = (name: string): readonly string[] =>
+  isFresh ? [inPackage(`dist/${name}.js`)] : programOf(inPackage(`src/${name}.ts`))
 
 /** Prefers a fresh build, which starts in a third of the time. */
 export function programFor(args: readonly string[]): readonly string[] {
   // Agents in TypeScript import our sources, so the command line must use the same modules.
-  return isFresh && !args.some((word) => word.endsWith('.ts')) ? [built] : program
+  return args.some((word) => word.endsWith('.ts')) ? program : programOfModule('cli/main')
 }
 
 export interface Cli {

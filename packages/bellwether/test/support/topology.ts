@@ -2,7 +2,7 @@
  * Starts a scaled-out installation as real processes: a server with a view, PMOs, workers of two targets, and sensors that share a
  * directory, on one PostgreSQL and one bell. A slot restarts its process with the same arguments. `stop` ends all processes.
  */
-import { copyFile, mkdir, rm } from 'node:fs/promises'
+import { mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defined, systemClock, systemRandom } from '@bellwether/base'
@@ -52,6 +52,7 @@ export interface Topology {
 const project = 'scale'
 const view = 'shared'
 const workerTargets = ['quick', 'quick', 'tooled', 'tooled']
+const agents = fileURLToPath(new URL('./topology-agents.mjs', import.meta.url))
 const requestMs = 10_000
 const retryMs = 30_000
 
@@ -60,7 +61,6 @@ export async function startTopology(address: { readonly url: string; readonly na
   const shared = join(cwd, 'shared')
   await mkdir(shared)
   await mkdir(join(cwd, 'agents'))
-  await copyFile(fileURLToPath(new URL('./topology-agents.mjs', import.meta.url)), join(cwd, 'agents.mjs'))
   const settings = {
     ...timings,
     DATABASE__URL: address.url,
@@ -112,7 +112,7 @@ export async function startTopology(address: { readonly url: string; readonly na
   const server = slot('server', ['server', '--port', String(port), '--view', view])
   const pmos = [1, 2].map((n) => slot(`pmo ${n}`, ['pmo']))
   const workers = workerTargets.map((target, n) =>
-    slot(`worker ${n + 1}`, ['worker', '--target', target, '--project', project, '--agents', 'agents.mjs']),
+    slot(`worker ${n + 1}`, ['worker', '--target', target, '--project', project, '--agents', agents]),
   )
   const sensorArgs = ['sensor', '--root', shared, '--server', url, '--key', sensorKey.key]
   const sensors = [1, 2].map((n) => slot(`sensor ${n}`, [...sensorArgs, '--id', `host-${n}`]))

@@ -2,8 +2,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { readProcesses } from '../../src/ports/processes/proc.js'
 import { startCounter, type Counter } from '../support/counter.js'
-import { fakeMcp } from '../support/fake-mcp.js'
-import { programOf, type Cli } from '../support/process.js'
+import { fakeMcp, type Cli } from '../support/process.js'
 import { until } from '../support/until.js'
 import { codeDefinitions, openToolProcesses, type ToolProcesses } from './tool-processes.js'
 
@@ -14,7 +13,7 @@ beforeAll(async () => {
   counter = await startCounter()
   const tool = { description: 'counts', url: counter.url, allow_private: true, timeout_seconds: 3 }
   const declared = { tools: { once: tool, free: { ...tool, idempotent: true } } }
-  const mcp = { command: process.execPath, args: [...programOf(fakeMcp), 'stdio'] }
+  const mcp = { command: process.execPath, args: [fakeMcp, 'stdio'] }
   processes = await openToolProcesses({ 'tools.json': declared })
   servers = await openToolProcesses({ 'tools.json': declared, 'mcp.json': { mcpServers: { fake: mcp } } })
 })

@@ -9,10 +9,9 @@ import { openGuardian, type Guardian } from '../../src/ports/processes/guardian.
 import { openServer, readMcpFile, type McpDeclaration, type OpenServer } from '../../src/worker/tools/mcp-servers.js'
 import type { CallContext } from '../../src/worker/tools/tool.js'
 import { guardianProgram } from '../executors/command-setup.js'
-import { fakeMcp } from '../support/fake-mcp.js'
 import { freePort } from '../support/nats.js'
 import { testFolder } from '../support/postgres.js'
-import { programOf, runCli, type Cli } from '../support/process.js'
+import { fakeMcp, runCli, type Cli } from '../support/process.js'
 import { until } from '../support/until.js'
 
 let folder: string
@@ -51,7 +50,7 @@ const defaults: McpDeclaration = {
   timeout_seconds: 10,
   idempotent: false,
 }
-const programArgs = (...more: string[]) => [...programOf(fakeMcp), ...more]
+const programArgs = (...more: string[]) => [fakeMcp, ...more]
 const stdio = (...more: string[]): McpDeclaration => ({
   ...defaults,
   command: process.execPath,
@@ -100,7 +99,7 @@ const failure = (promise: Promise<unknown>) =>
 
 const remotes: Cli[] = []
 async function remote(port: number): Promise<Cli> {
-  const cli = runCli(['http', String(port)], { cwd: folder, program: programOf(fakeMcp) })
+  const cli = runCli(['http', String(port)], { cwd: folder, program: [fakeMcp] })
   remotes.push(cli)
   await cli.ready()
   return cli

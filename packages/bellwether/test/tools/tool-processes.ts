@@ -1,6 +1,7 @@
 /** Test set-up: real workers on a real database, in a project folder with declared tools that their agents call. `stop` kills them all. */
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { systemClock, systemRandom } from '@bellwether/base'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
@@ -12,7 +13,6 @@ import { uuidv7 } from '../../src/ports/ids.js'
 import { freshDatabase, testFolder } from '../support/postgres.js'
 import { runCli, type Cli } from '../support/process.js'
 import { quietLog } from '../support/quiet-log.js'
-import agents, { toolAgents, tools } from '../support/tool-agents.js'
 import { until } from '../support/until.js'
 
 /** A host that is silent for 3 s counts as dead. */
@@ -30,7 +30,8 @@ const timings: Readonly<Record<string, string>> = {
 
 export const project = 'default'
 /** The agents and tools that the workers define in code. */
-export const codeDefinitions = { agents: Object.keys(agents), tools: tools.map((tool) => tool.name) }
+export const codeDefinitions = { agents: ['*'], tools: ['double'] }
+const toolAgents = fileURLToPath(new URL('../support/tool-agents.mjs', import.meta.url))
 
 export interface ToolProcesses {
   readonly db: Database

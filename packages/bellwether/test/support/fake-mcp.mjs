@@ -1,26 +1,20 @@
 /**
  * A real MCP server for tests, written with the SDK and run as a separate process: `stdio`, or `http PORT`. Its tools misbehave as
- * real servers do: they die, hang, return too much, or change. With `--many N` it lists N tools, 100 per page. An import only gets its
- * path.
+ * real servers do: they die, hang, return too much, or change. With `--many N` it lists N tools, 100 per page.
  */
 import { spawn } from 'node:child_process'
 import { appendFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import { fileURLToPath, pathToFileURL } from 'node:url'
 import { Server } from '@modelcontextprotocol/sdk/server/index.js'
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js'
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js'
-import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
-import { CallToolRequestSchema, ListToolsRequestSchema, type CallToolResult } from '@modelcontextprotocol/sdk/types.js'
+import { CallToolRequestSchema, ListToolsRequestSchema } from '@modelcontextprotocol/sdk/types.js'
 
-export const fakeMcp = fileURLToPath(import.meta.url)
-
-const never = new Promise<never>(() => undefined)
+const never = new Promise(() => undefined)
 const many = Number(process.argv[process.argv.indexOf('--many') + 1] ?? 0) || 0
-const textResult = (text: string): CallToolResult => ({ content: [{ type: 'text', text }] })
-type Act = (args: Record<string, unknown>, server: Server) => Promise<CallToolResult>
+const textResult = (text) => ({ content: [{ type: 'text', text }] })
 
-const acts: Record<string, Act> = {
+const acts = {
   echo: async ({ text }) => textResult(String(text)),
   /** Records in a file that it ran. */
   count: async ({ file, sign }) => {
@@ -57,33 +51,33 @@ const acts: Record<string, Act> = {
     return textResult('bred')
   },
   grow: async (_args, server) => {
-    acts['extra'] = acts['echo']!
+    acts.extra = acts.echo
     await server.sendToolListChanged()
     return textResult('grown')
   },
 }
 
-function makeServer(): Server {
+function makeServer() {
   const server = new Server({ name: 'fake', version: '1' }, { capabilities: { tools: { listChanged: true } } })
   server.setRequestHandler(ListToolsRequestSchema, ({ params }) => {
     const names = many > 0 ? Array.from({ length: many }, (_, at) => `tool_${at}`) : Object.keys(acts)
     const from = Number(params?.cursor ?? 0)
     const page = names.slice(from, from + 100)
-    const inputSchema = { type: 'object' as const, properties: { text: { type: 'string' } } }
+    const inputSchema = { type: 'object', properties: { text: { type: 'string' } } }
     return {
       tools: page.map((name) => ({ name, description: `does ${name}`, inputSchema })),
       ...(from + 100 < names.length ? { nextCursor: String(from + 100) } : {}),
     }
   })
   server.setRequestHandler(CallToolRequestSchema, ({ params }) => {
-    const act = acts[params.name] ?? acts['echo']!
+    const act = acts[params.name] ?? acts.echo
     return act(params.arguments ?? {}, server)
   })
   return server
 }
 
-async function serveHttp(port: number): Promise<void> {
-  const sessions = new Map<string, StreamableHTTPServerTransport>()
+async function serveHttp(port) {
+  const sessions = new Map()
   const http = createServer((request, response) => {
     void (async () => {
       const known = sessions.get(String(request.headers['mcp-session-id']))
@@ -97,16 +91,14 @@ async function serveHttp(port: number): Promise<void> {
           sessionIdGenerator: () => crypto.randomUUID(),
           onsessioninitialized: (id) => void sessions.set(id, transport),
         })
-      if (known === undefined) await makeServer().connect(transport as Transport)
+      if (known === undefined) await makeServer().connect(transport)
       await transport.handleRequest(request, response)
     })()
   })
-  await new Promise<void>((resolve) => http.listen(port, '127.0.0.1', resolve))
+  await new Promise((resolve) => http.listen(port, '127.0.0.1', resolve))
   process.stdout.write(`${JSON.stringify({ ready: true, port })}\n`)
 }
 
-if (process.argv[1] !== undefined && import.meta.url === pathToFileURL(process.argv[1]).href) {
-  process.stderr.write('fake server here\n')
-  if (process.argv[2] === 'http') await serveHttp(Number(process.argv[3]))
-  else await makeServer().connect(new StdioServerTransport())
-}
+process.stderr.write('fake server here\n')
+if (process.argv[2] === 'http') await serveHttp(Number(process.argv[3]))
+else await makeServer().connect(new StdioServerTransport())
