@@ -13,7 +13,7 @@ import { readBudget, type BudgetRow } from './reads/budgets.js'
 import { readBoxes, readCard } from './reads/cards.js'
 import { readResults } from './reads/waits.js'
 import { dispatchTasks } from './verbs/batches/dispatch_tasks.js'
-import { batchIdOfCall, fork, joinTool, type OutsideBatch } from './verbs/batches/fork.js'
+import { batchIdOfCall, fork, joinTool, type NewBatch, type OutsideBatch } from './verbs/batches/fork.js'
 import {
   commitUsage,
   openPurse,
@@ -27,6 +27,7 @@ import {
 } from './verbs/budgets/budgets.js'
 import { makeBox, type Card, type NewBox } from './verbs/cards.js'
 import { putAgents, putProfile, putTool, type Agent, type Profile, type Tool } from './verbs/roster.js'
+import { takeCall, type PmoCall } from './verbs/tools/pmo_calls.js'
 import { report, type Receipt, type ReportResult } from './verbs/tools/report.js'
 import {
   beatTools,
@@ -84,6 +85,8 @@ export interface Kernel {
   swapBox(swap: BoxSwap): Promise<{ readonly boxId: string } | 'stale'>
   /** Enqueues the tasks of calls that are forks at once. */
   suspend(suspension: Suspension, suspendSeconds: number): Promise<Suspended>
+  /** A PMO takes a call that was sent to it and forks its batch. */
+  takeCall(call: PmoCall, batch: NewBatch): Promise<'taken' | 'gone'>
   /** Forks a batch that no turn waits for; `readBatch` returns its state. */
   fork(batch: OutsideBatch): Promise<{ readonly batchId: string; readonly what: 'forked' | 'already' }>
   readBatch(projectId: string, batchId: string): Promise<BatchRow | undefined>
@@ -220,6 +223,12 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
       const { projectId } = suspension
       for (const { toolCallId, batch } of suspension.calls)
         if (batch !== undefined) await dispatchAll(projectId, batchIdOfCall(projectId, toolCallId), batch.tasks.length)
+      return what
+    },
+    async takeCall(call, batch) {
+      const what = await takeCall(db, ids, call, batch)
+      const { projectId, toolCallId } = call
+      if (what === 'taken') await dispatchAll(projectId, batchIdOfCall(projectId, toolCallId), batch.tasks.length)
       return what
     },
     async fork(batch) {

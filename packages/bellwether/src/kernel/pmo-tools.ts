@@ -5,6 +5,8 @@
 export const pmoTools = ['delegate', 'fork_join', 'list_agents'] as const
 export type PmoTool = (typeof pmoTools)[number]
 
+const pmoSubject = 'cmd.sys.pmo.internal.'
+
 /** The host name of calls that the PMO has taken. All PMOs share it: each of them can follow a batch. */
 export const pmoHost = 'pmo'
 
@@ -22,4 +24,9 @@ export function defaultPmoTool(toolName: string): PmoTool | undefined {
 /** Whether every project has this tool without declaring it. */
 export function isBuiltInTool(toolName: string): boolean {
   return toolName === askPerson || defaultPmoTool(toolName) !== undefined
+}
+
+/** Whether the subject is reserved for parts of Bellwether, and none of them answers it. */
+export function isUnansweredSubject(subject: string): boolean {
+  return subject.startsWith('cmd.sys.') && !pmoTools.some((tool) => subject === `${pmoSubject}${tool}`)
 }

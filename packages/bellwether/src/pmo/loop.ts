@@ -1,4 +1,4 @@
-/** Runs a PMO: guard, joiner, relay and retention, each in its own loop. Any number of PMOs may run at the same time. */
+/** Runs a PMO: guard, joiner, its own tools, relay and retention, each in its own loop. Any number of PMOs may run at the same time. */
 import type { Clock, Log } from '@bellwether/base'
 import type { Kernel } from '../kernel/kernel.js'
 import { targetsWithoutWorkers, type TargetWithoutWorkers } from '../kernel/reads/gauges.js'
@@ -9,6 +9,7 @@ import type { Queryable } from '../ports/database/database.js'
 import type { EventStream } from '../ports/stream/stream.js'
 import { runJoiner } from './batches.js'
 import { openGuard, type GuardSettings } from './guard.js'
+import { runHostedTools, type PmoHandlers } from './hosted-tools.js'
 import { openRelay } from './relay.js'
 
 export interface PmoOptions {
@@ -20,6 +21,8 @@ export interface PmoOptions {
   readonly signal: AbortSignal
   /** Called once when turns of a target begin to wait for a worker. */
   readonly onNoWorker: (target: TargetWithoutWorkers) => void
+  /** The tools that the PMO hosts. */
+  readonly handlers: PmoHandlers
   readonly settings: GuardSettings & { readonly retentionDays: number; readonly relayPollMs: number }
 }
 
@@ -27,7 +30,7 @@ const pruneEveryMs = 60_000
 const targetsEveryMs = 15_000
 
 export async function runPmo(options: PmoOptions): Promise<void> {
-  const { kernel, bell, stream, clock, log, signal, settings, onNoWorker } = options
+  const { kernel, bell, stream, clock, log, signal, settings, handlers, onNoWorker } = options
   const guard = openGuard({ kernel, clock, settings })
   const relay = openRelay({ db: kernel.db, stream, log })
   const common = { clock, log, signal }
@@ -36,6 +39,7 @@ export async function runPmo(options: PmoOptions): Promise<void> {
       guard.step(),
     ),
     runJoiner({ ...common, kernel, bell }),
+    runHostedTools({ ...common, kernel, bell, handlers }),
     loop({ ...common, name: 'relay', intervalMs: settings.relayPollMs }, () => relay.step()),
     loop({ ...common, name: 'targets', intervalMs: targetsEveryMs }, watchTargets(kernel.db, log, onNoWorker)),
     loop({ ...common, name: 'retention', intervalMs: pruneEveryMs }, async () => {

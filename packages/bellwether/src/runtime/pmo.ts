@@ -1,4 +1,4 @@
-/** `bellwether pmo`: stores the limits that the kernel's verbs read, then runs the guard, the relay, joins and retention. */
+/** `bellwether pmo`: stores the limits that the kernel's verbs read, then runs the guard, the relay, joins, the PMO's own tools and retention. */
 import { systemClock } from '@bellwether/base'
 import type { Alerts } from '../board/dispatch/alerts.js'
 import { setLimits } from '../kernel/verbs/roster.js'
@@ -6,6 +6,7 @@ import { runPmo } from '../pmo/loop.js'
 import { noWorkerText } from '../kernel/reads/gauges.js'
 import { openAlerts } from './parts/board.js'
 import { kernelLimits, pmoSettings } from './parts/part-settings.js'
+import { pmoHandlers } from './parts/pmo-tools.js'
 import { startProcessTelemetry } from './parts/telemetry.js'
 import { type PartContext, type ProcessOptions, runProcess } from './process.js'
 
@@ -46,6 +47,7 @@ export async function startPmo(
     log,
     signal,
     settings: pmoSettings(settings),
+    handlers: pmoHandlers(kernel),
     onNoWorker: ({ worker_target: target, turns, waiting_seconds: seconds }) =>
       alerts.raise({
         kind: 'no_worker',

@@ -16,7 +16,7 @@ export interface TurnContext {
   readonly signal: AbortSignal
   /** The results that the turn waited for, in call order; empty at its start. A rejected submit_result counts as a result. */
   readonly results: readonly ToolResult[]
-  /** Reads the profile, tools, context box and output box. Throws when the fence is lost. */
+  /** Reads the roster entry, profile and tools of the agent, then its context box and output box. Throws when the fence is lost. */
   hydrate(): Promise<Hydrated>
   /** Writes cards into the output box, and a step row. Throws when the fence is lost. */
   record(writing: { readonly cards?: readonly NewCard[]; readonly step?: Step }): Promise<void>

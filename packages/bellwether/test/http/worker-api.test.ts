@@ -66,7 +66,7 @@ describe('a turn', () => {
     })
   })
 
-  it('[T6.1] a claimed turn contains all its input, records steps, suspends on tools, resumes with their results and delivers', async () => {
+  it('[T6.1] [T6.2] a claimed turn contains all its input, records steps, suspends on tools, resumes with their results and delivers', async () => {
     await server.request('PUT', `${p}/profiles/coder`, { worker_target: target, spec: { model: 'm' } })
     await server.request('PUT', `${p}/tools/grep`, { description: 'looks', parameters: { type: 'object' } })
     const agentId = await agent('full', { profile_id: 'coder' })
@@ -80,6 +80,7 @@ describe('a turn', () => {
       taken_over: false,
       project_id: project,
       agent_id: agentId,
+      agent: { agent_id: agentId, profile_id: 'coder', worker_target: target, status: 'active' },
       profile: { name: 'coder', spec: { model: 'm' } },
       output: [],
       results: [],

@@ -12,6 +12,7 @@ import { kernelPerFile, project, target } from '../support/kernel.js'
 import { fingerprint, turnRow } from '../support/kernel-rows.js'
 import { startNats, type NatsServer } from '../support/nats.js'
 import { quietLog } from '../support/quiet-log.js'
+import { pmoHandlers } from '../../src/runtime/parts/pmo-tools.js'
 import { until } from '../support/until.js'
 import { silentBell } from '../support/silent-bell.js'
 
@@ -127,7 +128,7 @@ it('[T1.4] the relay polls too: every event reaches the stream without a ring', 
   }
   const settings = { ...patient, ...limits, ...reaping }
   const ports = { kernel, bell: silentBell, stream, clock: t.clock, log: quietLog, signal: stop.signal }
-  const pmo = runPmo({ ...ports, settings, onNoWorker: () => undefined })
+  const pmo = runPmo({ ...ports, settings, handlers: pmoHandlers(kernel), onNoWorker: () => undefined })
   const turn = await t.running('relayed')
   await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'x' } })
   const ids = () => published.filter((event) => event.subject.includes('.relayed.')).map((event) => event.msgId)

@@ -4,7 +4,7 @@ import { openKernel } from '../../src/kernel/kernel.js'
 import type { Database, Statement } from '../../src/ports/database/database.js'
 import type { AgentFunction } from '../../src/worker/agent.js'
 import { hydrate } from '../../src/worker/hydrate.js'
-import { kernelPerFile, project } from '../support/kernel.js'
+import { kernelPerFile, project, target } from '../support/kernel.js'
 import { eventsOf, fingerprint, headOf } from '../support/kernel-rows.js'
 import { deliverTurn, grepCalls, reportSuccess, suspendedTurn } from '../support/kernel-turns.js'
 import { until } from '../support/until.js'
@@ -43,43 +43,64 @@ const rowsRead = (plan: Plan, table: string): number =>
   (plan['Relation Name'] === table ? plan['Actual Rows'] * plan['Actual Loops'] : 0) +
   (plan.Plans ?? []).reduce((sum, inner) => sum + rowsRead(inner, table), 0)
 
-it('[T6.1] hydration reads the head under its fence, then profile and tools, then the boxes', async () => {
-  await t.agents('a')
-  await t.all(
-    "insert into resource.profiles (project_id, profile_id, name, worker_target, spec) values ($1, 'writer', 'Writer', 'w', '{\"tone\": \"dry\"}')",
-    project,
-  )
-  await t.all("update state.agent_state_head set profile_id = 'writer' where agent_id = 'a'")
-  await t.kernel.putTool({ projectId: project, toolName: 'grep', description: 'finds' })
+/** An agent with a profile, a roster entry and a tool, and one of the same name in another project. */
+async function onRoster(agentId: string) {
+  const worker = { agentId, workerTarget: target, profileId: 'writer' }
+  for (const projectId of ['other', project]) {
+    const profile = { projectId, profileId: 'writer', name: `Writer of ${projectId}`, workerTarget: target }
+    await t.kernel.putProfile({ ...profile, spec: { tone: 'dry' } })
+    await t.kernel.putAgents([{ ...worker, projectId, metadata: { team: projectId } }])
+    await t.kernel.putTool({ projectId, toolName: `grep-${projectId}`, description: 'finds' })
+  }
+  return { ...worker, projectId: project }
+}
+
+it('[T6.1] [T6.2] hydration reads the head under its fence with the roster entry, profile and tools of the agent, then the boxes', async () => {
+  await onRoster('a')
   const turn = await t.running('a')
   await t.kernel.record({ ...turn, cards: [{ type: 'agent.thought', content: { text: 'mine' } }] })
   const { db, statements } = spy()
-  expect(await hydrate(db, turn)).toMatchObject({
-    profile: { name: 'Writer', spec: { tone: 'dry' } },
-    tools: [{ tool_name: 'grep' }],
-    context: [{ type: 'task.instruction' }],
-    output: [{ content: { text: 'mine' } }],
+  expect(await hydrate(db, turn)).toEqual({
+    agent: {
+      agent_id: 'a',
+      profile_id: 'writer',
+      worker_target: target,
+      status: 'active',
+      metadata: { team: project },
+    },
+    profile: { profile_id: 'writer', name: `Writer of ${project}`, spec: { tone: 'dry' } },
+    tools: [expect.objectContaining({ tool_name: `grep-${project}`, description: 'finds' })],
+    context: [expect.objectContaining({ type: 'task.instruction' })],
+    output: [expect.objectContaining({ content: { text: 'mine' } })],
+    truncated: { context: false, output: false },
   })
-  expect(statements).toEqual([
-    'bw_turn_head',
-    'bw_turn_profile',
-    'bw_turn_tools',
-    'bw_read_box_within',
-    'bw_read_box_within',
-  ])
+  expect(statements).toEqual(['bw_turn_setup', 'bw_read_box_within', 'bw_read_box_within'])
 })
 
-it('[T6.1] a lost fence stops hydration at its first statement: it reads neither roster nor cards', async () => {
-  await t.agents('b')
+it('[T6.2] a running turn reads its roster entry as it is now: a changed profile, metadata or status', async () => {
+  const agent = await onRoster('j')
+  const turn = await t.running('j')
+  await t.kernel.putProfile({ projectId: project, profileId: 'editor', name: 'Editor', workerTarget: target })
+  await t.kernel.putAgents([{ ...agent, profileId: 'editor', status: 'retired', metadata: { team: 'new' } }])
+  expect(await hydrate(t.db, turn)).toMatchObject({
+    agent: { profile_id: 'editor', status: 'retired', metadata: { team: 'new' } },
+    profile: { name: 'Editor' },
+  })
+  await t.all("delete from resource.project_agents where project_id = $1 and agent_id = 'j'", project)
+  expect(await hydrate(t.db, turn)).toMatchObject({ agent: undefined, profile: { name: 'Editor' } })
+})
+
+it('[T6.1] [T6.2] a lost fence stops hydration at its first statement: it reads neither roster nor cards', async () => {
+  await onRoster('b')
   const turn = await t.running('b')
-  const { db, statements } = spy()
+  const { db, statements, rows } = spy()
   for (const lost of [
     { ...turn, turnEpoch: 9 },
     { ...turn, agentTurnId: 'x' },
   ]) {
     statements.length = 0
     expect(await hydrate(db, lost)).toBe('stale')
-    expect(statements).toEqual(['bw_turn_head'])
+    expect([statements, rows]).toEqual([['bw_turn_setup'], []])
   }
 })
 
@@ -159,9 +180,7 @@ it('[T6.1] a turn writes cards before state, and a reader of an event finds its 
   await runTurns(worker)
   expect(statements).toEqual([
     'bw_claim',
-    'bw_turn_head',
-    'bw_turn_profile',
-    'bw_turn_tools',
+    'bw_turn_setup',
     'bw_read_box_within',
     'bw_read_box_within',
     'bw_record',

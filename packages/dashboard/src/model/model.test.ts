@@ -23,7 +23,7 @@ import { boardColumns } from './status.js'
 import { oneLine, pieces, safeUrl, visible } from './text.js'
 import { ago, countdown, span } from './time.js'
 import { rowsOf } from './tree.js'
-import { fieldsIn, nearestOf, timeline } from './turn.js'
+import { originOf, fieldsIn, nearestOf, timeline } from './turn.js'
 
 const now = Date.parse('2030-01-01T12:00:00Z')
 const at = (seconds: number) => new Date(now + seconds * 1_000).toISOString()
@@ -225,6 +225,17 @@ describe('timeline', () => {
 })
 
 describe('a turn', () => {
+  it('names who requested a turn: an agent, or a person with an action', () => {
+    const cards = [cardOf({ type: 'tool.call', content: { tool_name: 'refund', requested_by: 'key desk' } })]
+    const origin = { message_type: 'turn', source_agent_id: null, cards }
+    expect(originOf(origin)).toBe('Added to the inbox')
+    expect(originOf({ ...origin, source_agent_id: 'boss' })).toBe('Added to the inbox by boss')
+    expect(originOf({ ...origin, message_type: 'ui_action' })).toBe(
+      'An action of a person calls refund, requested by key desk',
+    )
+    expect(originOf({ ...origin, message_type: 'ui_action', cards: [] })).toBe('An action of a person')
+  })
+
   it('shows the nearest limit of a turn', () => {
     const budget: TurnBudget = {
       budget_id: 'b',

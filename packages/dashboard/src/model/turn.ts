@@ -5,6 +5,7 @@
 import type { Card, Step, TurnBudget, TurnDetail, TurnIntervention, Wait } from '../api/types.js'
 import { compact, cost, type BudgetUse } from './board.js'
 import { groupBy } from './group.js'
+import { oneLine } from './text.js'
 import { msOf, span } from './time.js'
 
 export type Moment =
@@ -95,6 +96,18 @@ function unrecorded(id: string, waits: readonly Wait[]): Step {
     started_at: first?.created_at ?? '',
     ended_at: null,
   }
+}
+
+/** Who requested the turn: another agent, or a person with an action, whose card names the tool and the API key. */
+export function originOf(turn: Pick<TurnDetail, 'message_type' | 'source_agent_id' | 'cards'>): string {
+  const { message_type: type, source_agent_id: agent } = turn
+  if (type === 'ui_action') {
+    const call = turn.cards.find((card) => card.type === 'tool.call')?.content
+    const { tool_name: tool, requested_by: person } = (call ?? {}) as Readonly<Record<string, unknown>>
+    const name = typeof tool === 'string' ? ` calls ${oneLine(tool, 80)}` : ''
+    return `An action of a person${name}${typeof person === 'string' ? `, requested by ${oneLine(person, 80)}` : ''}`
+  }
+  return agent === null || agent === undefined ? 'Added to the inbox' : `Added to the inbox by ${oneLine(agent, 80)}`
 }
 
 /** The named fields of a deliverable in order; empty if it has another form. */

@@ -1,6 +1,14 @@
 /** The worker API, for workers in any language: claim, beat, record steps, suspend, deliver. */
 import { z } from 'zod'
-import { activities, afterExecutions, cardTypes, resultStatuses, suspendStatuses, waitStatuses } from '../vocabulary.js'
+import {
+  activities,
+  afterExecutions,
+  agentStatuses,
+  cardTypes,
+  resultStatuses,
+  suspendStatuses,
+  waitStatuses,
+} from '../vocabulary.js'
 import { batchTasks } from './batches.js'
 import {
   card,
@@ -59,6 +67,16 @@ const claimedTurn = fence.extend({
   turn_deadline: time.nullable().describe('the absolute end, which beats cannot move'),
   beat_seconds: z.number().describe('send a beat this often'),
   silent_seconds: z.number().describe('without a beat for this long, another worker takes the turn over'),
+  agent: z
+    .object({
+      agent_id: z.string(),
+      profile_id: z.string().nullable(),
+      worker_target: z.string(),
+      status: z.enum(agentStatuses),
+      metadata: record,
+    })
+    .nullable()
+    .describe('its entry in the roster; null if it was removed'),
   profile: z.object({ profile_id: z.string(), name: z.string(), spec: z.unknown() }).nullable(),
   tools: list(
     z.object({

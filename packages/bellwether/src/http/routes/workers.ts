@@ -79,6 +79,7 @@ export function workerRoutes(api: Api, parts: WorkerParts): void {
     turn_deadline: turn.turnDeadline,
     beat_seconds: workerSettings.beatSeconds,
     silent_seconds: workerSettings.inboxProcessingTimeoutSeconds,
+    agent: work.agent,
     profile: work.profile,
     tools: work.tools,
     context_box_id: turn.contextBoxId,

@@ -125,3 +125,33 @@ export async function listToolNames(db: Queryable, projectId: string): Promise<s
   })
   return rows.map((row) => row.tool_name)
 }
+
+// More than a model can choose from.
+const rosterMax = 500
+
+/** The profiles of a project, which new agents can have. */
+export async function listProfileIds(db: Queryable, projectId: string): Promise<string[]> {
+  const rows = await db.query<{ profile_id: string }>({
+    text: `select profile_id from resource.profiles where project_id = $1 order by profile_id limit ${rosterMax}`,
+    values: [projectId],
+  })
+  return rows.map((row) => row.profile_id)
+}
+
+export interface ActiveAgent {
+  readonly agent_id: string
+  readonly profile_id: string | null
+  readonly description: string | null
+}
+
+/** The agents of a project that can take work, without those that batches created. */
+export async function listActiveAgents(db: Queryable, projectId: string): Promise<ActiveAgent[]> {
+  return db.query<ActiveAgent>({
+    text: `select a.agent_id, a.profile_id, left(p.spec ->> 'description', 160) as description
+      from resource.project_agents a
+      left join resource.profiles p on p.project_id = a.project_id and p.profile_id = a.profile_id
+      where a.project_id = $1 and a.status = 'active' and not a.metadata ? 'batch_id'
+      order by a.agent_id limit ${rosterMax}`,
+    values: [projectId],
+  })
+}

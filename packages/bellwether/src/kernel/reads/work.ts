@@ -1,7 +1,9 @@
 /**
- * Reads what a worker needs to run a turn, in a fixed order (T6.1): the head under its fence, then the roster, then the cards. Bounded in
+ * Reads what a worker needs to run a turn, in a fixed order (T6.1): the head under its fence, with the roster entry, profile and tools of the agent
+ * (T6.2), then the cards. Bounded in
  * bytes, however long the agent's history is: long boxes are cut to their newest cards and marked `truncated`.
  */
+import type { agentStatuses } from '@bellwether/protocol'
 import type { Queryable } from '../../ports/database/database.js'
 import type { Fence } from '../verdict.js'
 import { readBoxWithin, type BoxBounds, type CardsWithin } from './cards.js'
@@ -20,45 +22,54 @@ export interface TurnTool {
   readonly options: Readonly<Record<string, unknown>>
 }
 
-/** What the head and the roster say about a running turn. */
-interface TurnSetup {
-  readonly profile: TurnProfile | undefined
-  readonly tools: readonly TurnTool[]
-  readonly contextBoxId: string | null
-  readonly outputBoxId: string | null
+/** The roster entry of the turn's agent. */
+export interface TurnAgent {
+  readonly agent_id: string
+  readonly profile_id: string | null
+  readonly worker_target: string
+  readonly status: (typeof agentStatuses)[number]
+  readonly metadata: Readonly<Record<string, unknown>>
 }
 
-interface HeadRow {
-  readonly profile_id: string | null
+/** What the head and the roster say about a running turn. */
+interface TurnSetup {
+  readonly agent: TurnAgent | null
+  readonly profile: TurnProfile | null
+  readonly tools: readonly TurnTool[]
   readonly context_box_id: string | null
   readonly output_box_id: string | null
 }
 
 const toolsMax = 1_000
 
+/**
+ * One statement, so that head, roster entry, profile and tools are of one moment: a fence that is lost before it finds no head, and then
+ * nothing else is read. The profile is the head's, which a lease or a change of the roster sets.
+ */
 async function readTurnSetup(db: Queryable, fence: Fence): Promise<TurnSetup | 'stale'> {
-  const [head] = await db.query<HeadRow>({
-    name: 'bw_turn_head',
-    text: `select profile_id, context_box_id, output_box_id from state.agent_state_head
-      where project_id = $1 and agent_id = $2 and active_agent_turn_id = $3 and turn_epoch = $4`,
+  const [setup] = await db.query<TurnSetup>({
+    name: 'bw_turn_setup',
+    text: `with head as materialized (
+        select project_id, agent_id, profile_id, context_box_id, output_box_id from state.agent_state_head
+        where project_id = $1 and agent_id = $2 and active_agent_turn_id = $3 and turn_epoch = $4)
+      select h.context_box_id, h.output_box_id,
+        (select jsonb_build_object('agent_id', a.agent_id, 'profile_id', a.profile_id, 'worker_target',
+          a.worker_target, 'status', a.status, 'metadata', a.metadata) from resource.project_agents a
+          where a.project_id = h.project_id and a.agent_id = h.agent_id) as agent,
+        (select jsonb_build_object('profile_id', p.profile_id, 'name', p.name, 'spec', p.spec)
+          from resource.profiles p where p.project_id = h.project_id and p.profile_id = h.profile_id) as profile,
+        (select coalesce(jsonb_agg(to_jsonb(t) order by t.tool_name), '[]') from (
+          select tool_name, description, parameters, after_execution, options from resource.tools
+          where project_id = h.project_id order by tool_name limit ${toolsMax}) t) as tools
+      from head h`,
     values: [fence.projectId, fence.agentId, fence.agentTurnId, fence.turnEpoch],
   })
-  if (head === undefined) return 'stale'
-  const [profile] = await db.query<TurnProfile>({
-    name: 'bw_turn_profile',
-    text: 'select profile_id, name, spec from resource.profiles where project_id = $1 and profile_id = $2',
-    values: [fence.projectId, head.profile_id],
-  })
-  const tools = await db.query<TurnTool>({
-    name: 'bw_turn_tools',
-    text: `select tool_name, description, parameters, after_execution, options from resource.tools
-      where project_id = $1 order by tool_name limit ${toolsMax}`,
-    values: [fence.projectId],
-  })
-  return { profile, tools, contextBoxId: head.context_box_id, outputBoxId: head.output_box_id }
+  return setup ?? 'stale'
 }
 
 export interface Work {
+  /** Null if the agent was removed from the roster. */
+  readonly agent: TurnAgent | null
   readonly profile: TurnProfile | null
   readonly tools: readonly TurnTool[]
   readonly context: CardsWithin
@@ -72,11 +83,11 @@ const noCards: CardsWithin = { cards: [], truncated: false }
 export async function readWork(db: Queryable, fence: Fence, bytesMax: number): Promise<Work | 'stale'> {
   const setup = await readTurnSetup(db, fence)
   if (setup === 'stale') return setup
-  const { profile, tools, contextBoxId, outputBoxId } = setup
+  const { agent, profile, tools, context_box_id: contextBoxId, output_box_id: outputBoxId } = setup
   const bounds = { bytesMax, cardsMax }
   const context = contextBoxId === null ? noCards : await readContext(db, contextBoxId, bounds)
   const output = outputBoxId === null ? noCards : await readBoxWithin(db, outputBoxId, bounds)
-  return { profile: profile ?? null, tools, context, output }
+  return { agent, profile, tools, context, output }
 }
 
 /** The newest cards of a context box. The cards that say what to do are read in any case, within bounds of their own. */

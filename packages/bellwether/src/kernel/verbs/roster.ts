@@ -3,6 +3,7 @@ import { InvalidInput, token, type AfterExecution } from '@bellwether/protocol'
 import type { Queryable } from '../../ports/database/database.js'
 import type { Ids } from '../../ports/ids.js'
 import { payloadMaxBytes, storable } from '../content.js'
+import { isUnansweredSubject, pmoTools } from '../pmo-tools.js'
 import { fenceRow, type Fence } from '../verdict.js'
 
 export interface Agent {
@@ -105,6 +106,12 @@ export async function putTool(db: Queryable, tool: Tool): Promise<void> {
         hint: 'use "cmd." and one to eight names of the characters a-z, 0-9, _ and -, separated by dots',
       },
     )
+  }
+  if (tool.targetSubject !== undefined && isUnansweredSubject(tool.targetSubject)) {
+    throw new InvalidInput(`Cannot declare tool "${tool.toolName}": nothing answers calls to "${tool.targetSubject}"`, {
+      code: 'unknown_pmo_tool',
+      hint: `the PMO hosts cmd.sys.pmo.internal.NAME, where NAME is ${pmoTools.join(', ')}; your own hosts listen to cmd.tool.NAME.call`,
+    })
   }
   const project = token(tool.projectId, 'project')
   await putProject(db, project)

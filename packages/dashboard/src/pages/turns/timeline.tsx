@@ -8,7 +8,7 @@ import { appearanceOf, type Shape, type Tone } from '../../model/status.js'
 import { own } from '../../model/own.js'
 import { oneLine, plural, textOf } from '../../model/text.js'
 import { duration, msOf } from '../../model/time.js'
-import { fieldsIn, timeline, tokensOf, type Moment } from '../../model/turn.js'
+import { fieldsIn, originOf, timeline, tokensOf, type Moment } from '../../model/turn.js'
 import { meaningOf } from '../../model/watchdog.js'
 import { Glyph } from '../../parts/glyph.js'
 import { Json, UntrustedText } from '../../parts/untrusted-text.js'
@@ -92,12 +92,7 @@ function MomentEntry({
     case 'inbox':
       return (
         <Entry shape="arrow" tone="start" title="Queued" at={moment.at}>
-          <p className="text-sm text-ink-2">
-            Added to the inbox
-            {turn.source_agent_id !== null &&
-              turn.source_agent_id !== undefined &&
-              ` by ${oneLine(turn.source_agent_id, 80)}`}
-          </p>
+          <p className="text-sm text-ink-2">{originOf(turn)}</p>
         </Entry>
       )
     case 'start':

@@ -70,7 +70,7 @@ begin
   left join lateral state.turn_row(w.agent_turn_id) i on true
   left join resource.tools t on t.project_id = w.project_id and t.tool_name = w.tool_name
   where h.active_agent_turn_id = w.agent_turn_id and h.turn_epoch = w.turn_epoch and h.status = 'suspended'
-    and h.resume_deadline > v_now
+    and h.resume_deadline > v_now and w.pmo_tool is null
     and coalesce(t.target_subject, 'cmd.tool.' || w.tool_name || '.call') = 'cmd.tool.' || w.tool_name || '.call'
     and not exists (select from state.agent_inbox r where r.agent_turn_id = w.agent_turn_id
       and r.correlation_id = w.tool_call_id

@@ -10,7 +10,7 @@ begin
   with unstarted as materialized (
     select w.project_id, w.tool_call_id, w.agent_id, w.agent_turn_id, w.turn_epoch, w.step_id, w.tool_name,
       w.after_execution, w.tool_call_card_id, h.active_channel_id, i.traceparent,
-      coalesce(t.target_subject, 'cmd.tool.' || w.tool_name || '.call') as target
+      coalesce('cmd.sys.pmo.internal.' || w.pmo_tool, t.target_subject, 'cmd.tool.' || w.tool_name || '.call') as target
     from state.agent_state_head h
     join state.turn_waiting_tools w on w.agent_turn_id = h.active_agent_turn_id and w.turn_epoch = h.turn_epoch
     left join lateral state.turn_row(h.active_agent_turn_id) i on true
