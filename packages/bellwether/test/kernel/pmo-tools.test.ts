@@ -1,4 +1,5 @@
 /** The tools that the PMO hosts: what may be declared, how calls reach their handlers, and what a crash leaves. */
+import { once } from 'node:events'
 import { systemClock } from '@bellwether/base'
 import { expect, it, onTestFinished } from 'vitest'
 import { openKernel } from '../../src/kernel/kernel.js'
@@ -143,11 +144,13 @@ it('[T3.3a] the PMO receives a published command after its card is visible, and 
   const seen: unknown[] = []
   const handlers = pmoHandlers(t.kernel)
   // Its sleep ends only with the test: nothing but the bell wakes it.
-  const clock = { ...systemClock, sleep: (_ms: number, signal?: AbortSignal) => systemClock.sleep(600_000, signal) }
+  const sleep = async (_ms: number, signal?: AbortSignal) => {
+    if (signal?.aborted === false) await once(signal, 'abort')
+  }
   const running = runHostedTools({
     kernel: t.kernel,
     bell,
-    clock,
+    clock: { ...systemClock, sleep },
     log: quietLog,
     signal: stop.signal,
     handlers: { ...handlers, delegate: async (call) => (seen.push(call.args), handlers.delegate(call)) },
