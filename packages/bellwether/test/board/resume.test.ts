@@ -118,7 +118,7 @@ describe('opening from a snapshot', () => {
         await snapshotNow(root)
         await writeFile(root.log, Buffer.concat([Buffer.from(before), after]))
         const whole = await readAll(root.log)
-        const opened = await TaskLog.open(root, systemDisk, quietLog, 0)
+        const opened = await TaskLog.open(root, { disk: systemDisk, log: quietLog, access: 'write', minBytes: 0 })
         if (opened.resumedEvents > 0) resumed += 1
         expect(facts(opened)).toEqual(facts(whole))
         const known = new Set(lines.map(({ eventId }) => eventId))
@@ -155,7 +155,7 @@ describe('opening from a snapshot', () => {
     const log: Log = { ...quietLog, info: record, warn: record }
     const open = async () => {
       logged.length = 0
-      const opened = await TaskLog.open(root, systemDisk, log, 0)
+      const opened = await TaskLog.open(root, { disk: systemDisk, log, access: 'write', minBytes: 0 })
       const found = {
         resumedAt: opened.resumedEvents,
         events: opened.fold.eventCount,
@@ -258,7 +258,7 @@ describe('opening from a snapshot', () => {
     await writeFile(root.log, `${JSON.stringify(created(1))}\n${huge}${JSON.stringify(created(2))}\n`)
     expect(await snapshotNow(root)).toBe(true)
     await appendFile(root.log, `${huge}${JSON.stringify(created(2))}\n${JSON.stringify(created(3))}\n`)
-    const opened = await TaskLog.open(root, systemDisk, quietLog, 0)
+    const opened = await TaskLog.open(root, { disk: systemDisk, log: quietLog, access: 'write', minBytes: 0 })
     expect(opened.resumedEvents).toBe(2)
     expect(facts(opened)).toEqual(facts(await readAll(root.log)))
     expect(opened.report.counts).toEqual({ too_long: 2, duplicate_event_id: 1 })
@@ -289,7 +289,12 @@ describe('opening from a snapshot', () => {
       const write = async (n: number) =>
         board.write(() => [{ taskId: `T-${n}`, type: 'task_created', actor: 'ann' }]).catch(() => undefined)
       for (let n = 0; n < 4; n += 1) await write(n)
-      const log = await TaskLog.open(await findRoot(made.path, testWorld), systemDisk, quietLog, 0)
+      const log = await TaskLog.open(await findRoot(made.path, testWorld), {
+        disk: systemDisk,
+        log: quietLog,
+        access: 'write',
+        minBytes: 0,
+      })
       expect(facts(log), `at ${dieAt}`).toEqual(facts(await readAll(made.log)))
       await log.close()
       if (!dead) break

@@ -4,7 +4,7 @@
  * is decided again. Several processes may open one root; writes within a process are queued.
  */
 import { basename } from 'node:path'
-import type { Clock, Log } from '@bellwether/base'
+import { type Clock, defined, type Log } from '@bellwether/base'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
 import { systemDisk, type Disk } from '../../ports/disk/disk.js'
 import { systemMachine, type Machine } from '../../ports/disk/machine.js'
@@ -20,6 +20,8 @@ import type { Board, BoardChange, BoardState, Draft, TaskEvent } from './task.js
 
 export interface BoardOptions {
   readonly root: string
+  /** `read`: needs no write permission; nothing is created or changed, and `write` is rejected (H5.3). Default: `write`. */
+  readonly access?: 'read' | 'write'
   /** The name in the lock files, for people who read them. */
   readonly owner: string
   readonly clock: Clock
@@ -46,13 +48,16 @@ const lossesMax = 5
 export async function openBoard(options: BoardOptions): Promise<Board> {
   const { disk = systemDisk, machine = systemMachine, clock, ids, log } = options
   const ports: LockPorts = { disk, machine, clock, ids, log }
-  const root = await findRoot(options.root, ports, 'create')
-  return new OpenBoard(root, options, ports, await TaskLog.open(root, disk, log, options.resumeMinBytes))
+  const { access = 'write', resumeMinBytes } = options
+  const root = await findRoot(options.root, ports, access === 'read' ? 'existing' : 'create')
+  const taskLog = await TaskLog.open(root, { disk, log, access, ...defined({ minBytes: resumeMinBytes }) })
+  return new OpenBoard(root, options, ports, taskLog)
 }
 
 class OpenBoard implements Board {
   readonly root: string
   readonly #folder: TaskRoot
+  readonly #access: 'read' | 'write'
   readonly #lockOptions
   readonly #ports: LockPorts
   readonly #log: TaskLog
@@ -68,7 +73,9 @@ class OpenBoard implements Board {
     this.#folder = folder
     this.#ports = ports
     this.#log = log
-    this.#snapshotWriter = options.snapshots === false ? undefined : new SnapshotWriter(folder, ports)
+    this.#access = options.access ?? 'write'
+    const hasSnapshots = options.snapshots !== false && this.#access === 'write'
+    this.#snapshotWriter = hasSnapshots ? new SnapshotWriter(folder, ports) : undefined
     this.#lockOptions = {
       owner: options.owner,
       ttlMs: options.lockTtlMs ?? holdMs,
@@ -95,6 +102,8 @@ class OpenBoard implements Board {
 
   write(decide: (state: BoardState) => readonly Draft[]): Promise<readonly TaskEvent[]> {
     return this.#enqueue(async () => {
+      if (this.#access === 'read')
+        throw new InvalidInput('Cannot write to the board: it was opened for reading.', { code: 'read_only' })
       const events = await this.#write(decide)
       if (events.length > 0) this.#notify('written')
       if (events.length > 0) await this.#snapshotWriter?.afterWrite(this.#log)

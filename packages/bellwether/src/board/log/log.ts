@@ -29,11 +29,14 @@ export class TaskLog {
   #resumedEvents = 0
 
   readonly #root: TaskRoot
+  readonly #access: 'read' | 'write'
   readonly #minBytes: number
 
-  private constructor({ root, disk, log, minBytes }: LogOptions, file: LogFile, identity: string) {
+  private constructor(root: TaskRoot, options: LogOptions, file: LogFile, identity: string) {
+    const { disk, log, access, minBytes = resumeMinBytes } = options
     this.#root = root
     this.#path = root.log
+    this.#access = access
     this.#disk = disk
     this.#log = log
     this.#minBytes = minBytes
@@ -41,9 +44,9 @@ export class TaskLog {
     this.#identity = identity
   }
 
-  static async open(root: TaskRoot, disk: Disk, log: Log, minBytes = resumeMinBytes): Promise<TaskLog> {
-    const file = await openFile(root.log, disk)
-    const opened = new TaskLog({ root, disk, log, minBytes }, file, await file.identity())
+  static async open(root: TaskRoot, options: LogOptions): Promise<TaskLog> {
+    const file = await openFile(root.log, options)
+    const opened = new TaskLog(root, options, file, await file.identity())
     await opened.#start()
     await opened.sync()
     opened.#logProblems()
@@ -161,7 +164,7 @@ export class TaskLog {
   }
 
   async #reopen(): Promise<void> {
-    const [before, file] = [this.#file, await openFile(this.#path, this.#disk)]
+    const [before, file] = [this.#file, await openFile(this.#path, { disk: this.#disk, access: this.#access })]
     this.#file = file
     this.#identity = await file.identity()
     await this.#reader.fold.idIndex?.close()
@@ -217,16 +220,16 @@ export class TaskLog {
 }
 
 interface LogOptions {
-  readonly root: TaskRoot
   readonly disk: Disk
   readonly log: Log
-  readonly minBytes: number
+  readonly access: 'read' | 'write'
+  readonly minBytes?: number
 }
 
-async function openFile(path: string, disk: Disk): Promise<LogFile> {
-  const file = await explainDisk(path, () => disk.openLog(path, 'append'))
+async function openFile(path: string, { disk, access }: Pick<LogOptions, 'disk' | 'access'>): Promise<LogFile> {
+  const file = await explainDisk(path, () => disk.openLog(path, access === 'read' ? 'read' : 'append'))
   if (file !== 'missing') return file
-  throw new Retryable(`Cannot open ${path}: its folder does not exist any more.`, {
+  throw new Retryable(`Cannot open ${path}: the file or its folder does not exist any more.`, {
     code: 'no_such_root',
     afterMs: 1_000,
     hint: 'Restore the task root, or name another one with --root DIR.',

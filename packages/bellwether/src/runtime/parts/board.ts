@@ -51,7 +51,7 @@ export interface RootOptions {
   readonly settings: Settings['board']
   readonly log: Log
   readonly signal?: AbortSignal
-  /** Opening the root writes nothing. */
+  /** Needs no write permission; the board cannot write. */
   readonly readOnly?: boolean
 }
 
@@ -60,7 +60,8 @@ export async function openTaskRoot({ root, owner, settings, log, signal, readOnl
   const calls = await readCallPolicy(root, log)
   const alerts = openAlerts({ root, settings, log, calls, signal })
   const lockWaitMs = calls.timeoutMs.local_state
-  const opened = await openBoard({ root, owner, clock: systemClock, ids, log, lockWaitMs })
+  const access = readOnly === true ? 'read' : 'write'
+  const opened = await openBoard({ root, owner, access, clock: systemClock, ids, log, lockWaitMs })
   const { board, contention } = countingContention(opened, {
     clock: systemClock,
     random: systemRandom,

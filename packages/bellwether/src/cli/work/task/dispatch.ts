@@ -54,7 +54,7 @@ export function dispatchCommand(task: Command, finish: (code: number) => void): 
         })
       }
       const { command } = flags
-      return onRoot(flags, 'existing', async (opened) => {
+      return onRoot(flags, 'write', async (opened) => {
         const dispatcher = commandDispatcher(opened, command, flags)
         const { signal, end } = onInterrupt(dispatcher)
         try {

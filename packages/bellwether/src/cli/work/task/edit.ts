@@ -146,7 +146,7 @@ export function moveCommands(task: Command): void {
         const server = boardServer(flags)
         if (server !== undefined)
           return show(await changed(server, id, { action: name.replace('-', '_') as TaskAction, ...why }))
-        return onRoot(flags, 'existing', async (opened) => {
+        return onRoot(flags, 'write', async (opened) => {
           await move(opened.operator, id, { by: whoAmI(flags), ...why }, opened)
           show(opened.board.state.tasks.get(id)!)
         })
@@ -170,7 +170,7 @@ export function doneCommand(task: Command): void {
         const evidence = fields['evidence'] ?? null
         return answer(flags, { taskId: id, status: 'done', evidence }, () => `${plain(id)} is done`)
       }
-      return onRoot(flags, 'existing', async (opened) => {
+      return onRoot(flags, 'write', async (opened) => {
         const { board, ids } = opened
         const dispatcher = openDispatcher(opened, {
           spawner: noSpawner,
@@ -209,7 +209,7 @@ export function retryCommand(task: Command): void {
         answer(flags, { taskId: id, status, reason }, () => plain(`${id} will be retried: ${reason ?? ''}`))
       const server = boardServer(flags)
       if (server !== undefined) return print(await changed(server, id, { action: 'retry', ...input }))
-      return onRoot(flags, 'existing', async ({ operator, settings, board }) => {
+      return onRoot(flags, 'write', async ({ operator, settings, board }) => {
         await retryTask({ ...operator, firstAgent: settings.first_agent }, id, { by: whoAmI(flags), ...input })
         print(board.state.tasks.get(id)!)
       })

@@ -45,7 +45,7 @@ export function listCommand(task: Command): void {
         const query = { status, done, limit: Math.max(1, Math.min(limit, pageMax)) }
         return print(await server.ask('GET /board/tasks', { query }))
       }
-      return onRoot(flags, 'existing', async (opened) => {
+      return onRoot(flags, 'read', async (opened) => {
         const query = { ...(status === undefined ? {} : { status }), done, limit }
         print(listTasks(opened.board.state, systemClock.wallMs(), await rulesOf(opened), query))
       })
@@ -76,7 +76,7 @@ export function showCommand(task: Command): void {
       const print = (view: TaskView | BoardTaskDetail) => answer(flags, view, () => taskText(view))
       const server = boardServer(flags)
       if (server !== undefined) return print(await server.ask('GET /board/tasks/:task', { params: { task: id } }))
-      return onRoot(flags, 'existing', async (opened) =>
+      return onRoot(flags, 'read', async (opened) =>
         print(taskView(opened.board.state, id, systemClock.wallMs(), await rulesOf(opened))),
       )
     })
@@ -126,7 +126,7 @@ export function watchCommand(task: Command): void {
       for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => stop.abort())
       // The reader closed the pipe.
       process.stdout.on('error', () => stop.abort())
-      return onRoot(flags, 'existing', async ({ board }) => {
+      return onRoot(flags, 'read', async ({ board }) => {
         const feed = await openFeed(join(board.root, 'state', 'tasks.jsonl'), systemDisk)
         try {
           let cursor: number | null = flags.since ?? (flags.once === true ? 0 : null)
@@ -190,7 +190,7 @@ export function synthesizeCommand(task: Command): void {
           code: 'contradicting_options',
           hint: 'Omit --server.',
         })
-      await onRoot(flags, 'existing', async (opened) => {
+      await onRoot(flags, 'read', async (opened) => {
         const { markdown, summary } = markdownReport(opened.board.state, systemClock.wallMs(), await rulesOf(opened))
         if (flags.out !== undefined) {
           await writeFile(flags.out, markdown).catch((error: unknown) => {

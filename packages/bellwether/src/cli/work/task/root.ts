@@ -8,6 +8,7 @@ import { defined, environment, type Log, systemClock } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Command } from 'commander'
 import type { Client } from '../../../client/client.js'
+import { explainDisk } from '../../../board/log/root.js'
 import type { OperatorPorts } from '../../../board/tasks/operator-commands.js'
 import { systemDisk } from '../../../ports/disk/disk.js'
 import { openTaskRoot, type OpenRoot } from '../../../runtime/parts/board.js'
@@ -76,25 +77,32 @@ export interface Opened extends OpenRoot {
   readonly operator: OperatorPorts
 }
 
-/** Opens the root, runs `work` and closes the root. `existing`: the root must have tasks. */
+/** Opens the root, runs `work` and closes the root. `read`, `write`: the root must have tasks; `read` cannot write. */
 export async function onRoot<T>(
   flags: CommonFlags,
-  use: 'existing' | 'create',
+  use: 'read' | 'write' | 'create',
   work: (opened: Opened) => Promise<T>,
 ): Promise<T> {
   const { root, settings } = rootSettings(flags)
-  if (use === 'existing' && (await systemDisk.stat(join(root, 'state', 'tasks.jsonl'))) === 'missing') {
-    throw new InvalidInput(`There are no tasks in ${root}.`, {
-      code: 'no_such_root',
-      hint: 'Add the first with bellwether task add "…", or name another folder with --root DIR.',
-    })
-  }
+  if (use !== 'create') await checkTasks(root)
   const owner = `task:${whoAmI(flags)}`
-  const opened = await openTaskRoot({ root, owner, settings, log: commandLog, readOnly: use === 'existing' })
+  const opened = await openTaskRoot({ root, owner, settings, log: commandLog, readOnly: use === 'read' })
   try {
     return await work({ ...opened, operator: { board: opened.board, nowMs: () => systemClock.wallMs() } })
   } finally {
     await opened.alerts.settled()
     await opened.board.close()
   }
+}
+
+async function checkTasks(root: string): Promise<void> {
+  const log = join(root, 'state', 'tasks.jsonl')
+  if ((await explainDisk(log, () => systemDisk.stat(log))) !== 'missing') return
+  const isMissing = (await explainDisk(root, () => systemDisk.stat(root))) === 'missing'
+  throw new InvalidInput(isMissing ? `The task root ${root} does not exist.` : `There are no tasks in ${root}.`, {
+    code: 'no_such_root',
+    hint: isMissing
+      ? 'Name an existing folder with --root DIR.'
+      : 'Add the first with bellwether task add "…", or name another folder with --root DIR.',
+  })
 }
