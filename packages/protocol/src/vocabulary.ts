@@ -74,6 +74,7 @@ export const taskActions = [
   'escalate',
   'freeze',
   'unfreeze',
+  'release',
   'approve',
   'require_approval',
   'abort',

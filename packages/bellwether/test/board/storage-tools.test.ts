@@ -122,7 +122,7 @@ describe('rebuild-snapshot', () => {
       ].join('\n'),
     )
     const report = await rebuild(root)
-    expect(report).toMatchObject({ ok: true, events: 3, tasks: 2, lines: 10, tornLastLine: true })
+    expect(report).toMatchObject({ ok: false, events: 3, tasks: 2, lines: 10, tornLastLine: true })
     expect(report.errors.total).toBe(7)
     expect(report.errors.items.map(({ line, kind }) => `${line} ${kind}`)).toEqual([
       '2 broken_json',
@@ -147,9 +147,9 @@ describe('rebuild-snapshot', () => {
       { ...line('task_noted', 'T-1'), token: 4 },
     ])
     const report = await rebuild(root, false, other.log)
-    expect(report.compacted).toEqual({ path: other.log, lines: 4, dropped: 3 })
+    expect(report.compacted).toEqual({ path: other.log, lines: 5, dropped: 3 })
     expect((await rebuild(other)).rebuiltHash).toBe(report.rebuiltHash)
-    expect(await rebuild(other)).toMatchObject({ errors: { total: 0 }, lines: 4 })
+    expect(await rebuild(other)).toMatchObject({ errors: { total: 0 }, lines: 5, held: report.held })
     await expect(rebuild(root, false, root.log)).rejects.toMatchObject({ code: 'bad_output' })
     await expect(rebuild(root, false, '/nowhere/out.jsonl')).rejects.toMatchObject({ code: 'bad_output' })
     expect((await readdir(join(other.path, 'state'))).sort()).toEqual(['locks', 'tasks.jsonl'])

@@ -18,6 +18,7 @@ import {
   freeze,
   pause,
   rejected,
+  release,
   requireApproval,
   resume,
   unfreeze,
@@ -76,6 +77,9 @@ export async function patchRequest(
       break
     case 'unfreeze':
       await unfreeze(ports, taskId, input)
+      break
+    case 'release':
+      await release(ports, taskId, input)
       break
     case 'approve':
       await approve(ports, taskId, input)

@@ -37,6 +37,29 @@ const ways: Readonly<Record<TaskStatus, readonly EventType[]>> = {
 }
 
 describe('the fold', () => {
+  it('[H5.1] a claim of the reference hands work over, and its reopened task is pending again, even a done one', () => {
+    const start = [event('task_created'), event('task_claimed', { from: 'pending', to: 'claimed', owner: 'coder' })]
+    const working = [...start, event('task_claimed', { from: 'claimed', to: 'in_progress', owner: 'coder' })]
+    const handedOver = event('task_claimed', { from: 'in_progress', to: 'in_progress', owner: 'debugger' })
+    expect(foldEvents([...working, handedOver]).tasks.get('T')).toMatchObject({
+      status: 'in_progress',
+      assignee: 'debugger',
+    })
+    const done = event('task_done', { from: 'in_progress', to: 'done' })
+    const reopened = event('task_reopened', { from: 'done', to: 'pending' })
+    expect(foldEvents([...working, done, reopened]).tasks.get('T')?.status).toBe('pending')
+    for (const other of [{}, { from: 'in_progress', to: 'pending' }, { from: 'done', to: 'in_progress' }]) {
+      const fold = new Fold()
+      for (const one of [...working, done]) take(fold, one)
+      expect([other, take(fold, event('task_reopened', other))]).toEqual([other, 'invalid_transition'])
+    }
+  })
+
+  it('[H5.1] blockers of the reference are dependencies', () => {
+    const payload = { dependsOn: ['A', 'B'], blockedBy: ['B', 'C', 7] }
+    expect(foldEvents([event('task_created', payload)]).tasks.get('T')?.dependencies).toEqual(['A', 'B', 'C'])
+  })
+
   it('[H3.3] the fold accepts exactly the legal transitions', () => {
     for (const status of taskStatuses)
       for (const type of eventTypes) {

@@ -1,7 +1,7 @@
 /**
  * Folds the lines of a log into the state of the board. Pure: the same lines give the same state. A line does not count, is
  * reported as a named problem and changes nothing if a higher fencing token came before it (H2.5), if its eventId is
- * already known, if its type is unknown, or if its transition is illegal.
+ * already known, if its type is unknown, or if its transition is illegal. The tasks of a damaged or illegal line are marked (H5.2).
  */
 import { ByteTable } from './byte-table.js'
 import { Changes, setVersion } from './changes.js'
@@ -10,7 +10,8 @@ import { Line, type LineProblem } from './line.js'
 import { Timestamps } from './timestamps.js'
 import { controlAfter, createTask, applyEvent, statusAfter, type Mutable } from './reduce.js'
 import { TaskMap } from './task-map.js'
-import { eventTypes, type BoardState, type Task, type TaskEvent } from './task.js'
+import { damageOf } from './damage.js'
+import { eventTypes, type BoardState, type Task, type TaskDamage, type TaskEvent } from './task.js'
 
 export type Problem =
   | LineProblem
@@ -23,6 +24,15 @@ export type Problem =
 const createdType = eventTypes.indexOf('task_created')
 const diagType = eventTypes.indexOf('diag_task_created')
 const controlType = eventTypes.indexOf('board_control')
+
+/** The line itself cannot be read; the other problems leave it readable. */
+export const damagedKinds: ReadonlySet<Problem> = new Set<Problem>([
+  'broken_json',
+  'missing_keys',
+  'not_utf8',
+  'too_long',
+  'too_deep',
+])
 
 // The tables grow beyond this when needed.
 const expectMax = 2_000_000
@@ -54,6 +64,12 @@ export class Fold {
 
   /** More about the problem of the last line. */
   detail = ''
+  /** The task of the last line whose transition was illegal; -1: none. */
+  #illegalFor = -1
+  /** The last damaged line that names no task: every task that was open then and has not moved since may be its task. */
+  #damage: (TaskDamage & { readonly tasks: number; readonly events: number }) | undefined
+  /** By task: how many events had counted when it moved last. */
+  readonly #movedAt: number[] = []
 
   get eventCount(): number {
     return this.#eventCount
@@ -98,6 +114,7 @@ export class Fold {
       if (fold.#taskIds.find(id, 0, id.length) >= 0) continue
       fold.#taskIds.addMissing(id, 0, id.length)
       fold.#tasks.push(task)
+      fold.#movedAt.push(0)
     }
     return fold
   }
@@ -125,6 +142,7 @@ export class Fold {
   take(bytes: Buffer, start: number, end: number, place: number, fresh = false): Problem | 'unsure' | undefined {
     const line = this.#line
     this.detail = ''
+    this.#illegalFor = -1
     const broken = line.read(bytes, start, end)
     if (broken !== undefined) {
       this.detail = line.detail
@@ -180,6 +198,7 @@ export class Fold {
       }
       this.#taskIds.addMissing(line.bytes, line.taskIdStart, line.taskIdEnd)
       this.#tasks.push(createTask(taskId, line))
+      this.#movedAt.push(this.#eventCount)
       return undefined
     }
     const before = this.#tasks[known]
@@ -190,15 +209,59 @@ export class Fold {
     const type = eventTypes[line.type]!
     const status = statusAfter(before.status, type, line.payload)
     if (status === undefined) {
+      this.#illegalFor = known
       this.detail = `${before.taskId}: ${type} in status ${before.status}`
       return 'invalid_transition'
     }
     const task = this.#own(known, before)
     applyEvent(task, type, status, line)
+    if (type !== 'task_noted' || line.payload.damage !== undefined) this.#movedAt[known] = this.#eventCount
+    // A line that keeps a task held in a compacted log is not a change of the task.
+    if (line.payload.damage !== undefined && line.payload.damage !== null) return undefined
     // After the first returned state few lines come between two states: deferring their times gains nothing.
     if (this.#handedOut !== undefined || !this.#timestamps.set(known, line.bytes, line.atStart, line.atEnd))
       task.updatedAt = line.at()
     return undefined
+  }
+
+  /**
+   * Marks the tasks that a line may belong to, if it does not count because it is damaged or illegal: they wait for a person.
+   * The line is the one that `take` or the reader rejected; `bytes` are undefined if it was too long to keep.
+   */
+  holdTasks(kind: Problem, line: number, bytes: Buffer | undefined): void {
+    if (kind === 'invalid_transition') {
+      if (this.#illegalFor >= 0) this.#hold(this.#illegalFor, { line, kind })
+      return
+    }
+    if (!damagedKinds.has(kind)) return
+    const damage = bytes === undefined ? 'any' : damageOf(bytes, kind === 'missing_keys' || kind === 'too_deep')
+    if (damage === 'any') {
+      this.#damage = { line, kind, tasks: this.#tasks.length, events: this.#eventCount }
+      this.#state = undefined
+      return
+    }
+    for (const id of damage.ids) {
+      const name = Buffer.from(id)
+      const known = this.#taskIds.find(name, 0, name.length)
+      if (known >= 0) this.#hold(known, { line, kind })
+    }
+  }
+
+  #hold(number: number, damage: TaskDamage): void {
+    const before = this.#tasks[number]!
+    // Done is final. The last line wins, so that the result does not depend on when the tasks are read.
+    if (before.status === 'done' || (before.damage?.line ?? 0) >= damage.line) return
+    this.#own(number, before).damage = damage
+    this.#state = undefined
+  }
+
+  #applyDamage(): void {
+    const damage = this.#damage
+    if (damage === undefined) return
+    this.#damage = undefined
+    const { line, kind } = damage
+    for (let number = 0; number < damage.tasks; number += 1)
+      if (this.#movedAt[number]! < damage.events) this.#hold(number, { line, kind })
   }
 
   /** The task to change: a copy if a returned state contains it. */
@@ -219,6 +282,7 @@ export class Fold {
 
   /** In order of creation. Read only. */
   tasks(): readonly Task[] {
+    this.#applyDamage()
     this.#timestamps.flush((number, text) => (this.#tasks[number]!.updatedAt = text))
     return this.#tasks
   }

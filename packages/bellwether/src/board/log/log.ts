@@ -18,6 +18,8 @@ import { explainDisk, type TaskRoot } from './root.js'
 import type { TaskEvent } from './task.js'
 
 const newline = 0x0a
+// Enough to find the place; rebuild-snapshot lists all.
+const linesNamed = 5
 
 export class TaskLog {
   readonly #path: string
@@ -204,11 +206,18 @@ export class TaskLog {
   }
 
   #logProblems(): void {
-    const { counts, torn } = this.report
+    const { counts, issues, torn } = this.report
     if (Object.keys(counts).length > 0)
       this.#log.warn(
-        { path: this.#path, counts },
+        { path: this.#path, counts, lines: issues.slice(0, linesNamed).map(({ line, kind }) => `${line} (${kind})`) },
         'some lines of the log do not count; run bellwether rebuild-snapshot to list them',
+      )
+    let held = 0
+    for (const { damage } of this.fold.tasks()) if (damage !== undefined) held += 1
+    if (held > 0)
+      this.#log.warn(
+        { path: this.#path, tasks: held },
+        'tasks are held for a person because of damaged lines of the log',
       )
     if (torn) this.#log.warn({ path: this.#path, position: this.position }, 'log ends in a torn line')
   }

@@ -28,6 +28,8 @@ export class Payload {
   elapsedMs: number | undefined = undefined
   /** Alternating names and values. */
   fields: readonly unknown[] = noFields
+  /** Null: a person checked the damaged line of the task. An object: the line was left out of a compacted log. */
+  damage: { readonly line: number; readonly kind: string } | null | undefined = undefined
 
   constructor(payload: RawPayload) {
     this.raw = payload
@@ -42,6 +44,8 @@ export class Payload {
     this.priority = this.impact = undefined
     this.assignee = undefined
     this.dependencies = undefined
+    this.damage = undefined
+    let blockers: readonly string[] | undefined
     let fields: unknown[] | undefined
     const run = payload['run']
     const nested = typeof run === 'object' && run !== null ? (run as RawPayload) : undefined
@@ -86,8 +90,13 @@ export class Payload {
         case 'dependencies':
         case 'dependsOn':
         case 'depends_on':
-          if (Array.isArray(value))
-            this.dependencies = value.filter((one) => typeof one === 'string').slice(0, dependenciesMax)
+          this.dependencies = idList(value) ?? this.dependencies
+          break
+        case 'blockedBy':
+          blockers = idList(value)
+          break
+        case 'damage':
+          this.damage = value === null ? null : damageIn(value)
           break
         case 'outcome':
         case 'tokenUsage':
@@ -103,12 +112,27 @@ export class Payload {
       }
     }
     this.fields = fields ?? noFields
+    // The reference's blockers are dependencies under another name.
+    if (blockers !== undefined)
+      this.dependencies = [...new Set([...(this.dependencies ?? []), ...blockers])].slice(0, dependenciesMax)
     return this
   }
 }
 
 const noFields: readonly unknown[] = Object.freeze([])
 export const emptyPayload = new Payload(Object.freeze({}))
+
+function idList(value: unknown): readonly string[] | undefined {
+  return Array.isArray(value)
+    ? (value as unknown[]).filter((one) => typeof one === 'string').slice(0, dependenciesMax)
+    : undefined
+}
+
+function damageIn(value: unknown): Payload['damage'] {
+  if (typeof value !== 'object' || value === null || !('line' in value) || !('kind' in value)) return undefined
+  const { line, kind } = value
+  return Number.isSafeInteger(line) && typeof kind === 'string' ? { line: line as number, kind } : undefined
+}
 
 function text(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined

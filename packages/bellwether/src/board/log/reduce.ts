@@ -36,10 +36,12 @@ export function statusAfter(
   const target = leadsTo[type]
   if (target === null) return status
   if (payload.from === status) {
-    // A second claim by the reference starts the work, and it may repeat the current status.
+    // A second claim by the reference starts the work, a third hands it over, and any event may repeat the current status.
     if (payload.to === status && target === status) return status
     if (type === 'task_claimed' && payload.to === 'in_progress')
-      return transitions[status].includes('in_progress') ? 'in_progress' : undefined
+      return status === 'in_progress' || transitions[status].includes('in_progress') ? 'in_progress' : undefined
+    // Later versions of the reference put a task back into the queue, even if it is done.
+    if (type === 'task_reopened' && payload.to === 'pending') return 'pending'
   }
   return transitions[status].includes(target) ? target : undefined
 }
@@ -82,6 +84,8 @@ export function applyEvent(task: Mutable<Task>, type: EventType, status: TaskSta
     if (reason !== undefined) task.reason = reason
     else if (before !== status) task.reason = null
   } else task.reason = null
+  if (payload.damage !== undefined && payload.damage !== null) task.damage = payload.damage
+  else if (task.damage !== undefined && (leadsTo[type] !== null || payload.damage === null)) delete task.damage
   if (payload.runId !== undefined) updateRun(task, payload.runId, closers.has(type), parts)
   else if (type === 'task_started' && payload.hasRun) openRun(task, parts)
 }

@@ -98,7 +98,8 @@ export class Reader {
         } else if (this.openEnd) {
           this.openEnd = false
           // Another program continued the line instead of starting a new one.
-          if (!isBlank(chunk, start, stop)) this.#note('broken_json', 'text after the end of the line before')
+          if (!isBlank(chunk, start, stop))
+            this.#note('broken_json', 'text after the end of the line before', chunk.subarray(start, stop))
         } else {
           const taken = this.#take(chunk, start, stop)
           // Await only if necessary: it would cost time for each of a million lines.
@@ -159,7 +160,7 @@ export class Reader {
     const problem = this.fold.take(bytes, start, stop, this.position)
     if (problem === undefined) return true
     if (problem === 'unsure') return problem
-    this.#note(problem, this.fold.detail)
+    this.#note(problem, this.fold.detail, bytes.subarray(start, stop))
     return false
   }
 
@@ -170,16 +171,17 @@ export class Reader {
     const known = (await this.fold.idIndex?.find(id)) !== undefined
     const problem = known ? 'duplicate_event_id' : this.fold.take(bytes, start, stop, this.position, true)
     if (problem === undefined || problem === 'unsure') return true
-    this.#note(problem, known ? id : this.fold.detail)
+    this.#note(problem, known ? id : this.fold.detail, bytes.subarray(start, stop))
     return false
   }
 
   #tooLong(bytes: number): void {
     this.report.lines += 1
-    this.#note('too_long', `${bytes} bytes; the maximum is ${lineReadMaxBytes}`)
+    this.#note('too_long', `${bytes} bytes; the maximum is ${lineReadMaxBytes}`, undefined)
   }
 
-  #note(kind: Problem, detail: string): void {
+  #note(kind: Problem, detail: string, bytes: Buffer | undefined): void {
+    this.fold.holdTasks(kind, this.lineNumber + 1, bytes)
     const { counts, issues: troubles } = this.report
     counts[kind] = (counts[kind] ?? 0) + 1
     if (troubles.length < issuesMax) troubles.push({ line: this.lineNumber + 1, kind, detail })

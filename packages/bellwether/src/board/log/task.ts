@@ -90,11 +90,19 @@ export interface Draft {
  */
 export type Run = Readonly<TaskRun>
 
+/** A line of the log that cannot be read, or is not legal, and may belong to the task. */
+export interface TaskDamage {
+  readonly line: number
+  readonly kind: string
+}
+
 export interface Task extends Readonly<Omit<TaskLine, 'waitsFor'>> {
   /** The newest runs, at most `runsMax` (reduce.ts); the log has the older ones. */
   readonly runs: readonly Run[]
   /** All other keys that payloads set on the task: instruction, role, evidence, verify, approval, frozen, … */
   readonly fields: Readonly<Record<string, unknown>>
+  /** The last damaged line that may belong to the task: it waits for a person, until a later line moves it. */
+  readonly damage?: TaskDamage
 }
 
 export interface BoardState {

@@ -9,7 +9,8 @@ import { InvalidInput } from '@bellwether/protocol'
 import type { Disk, LogFile } from '../../ports/disk/disk.js'
 import { compareLive, type Comparison } from '../log/snapshot/snapshot-diff.js'
 import { dependencyCycles } from '../tasks/cycles.js'
-import type { Problem } from '../log/fold.js'
+import type { Fold, Problem } from '../log/fold.js'
+import { messageTypes, type TaskDamage, type TaskEvent } from '../log/task.js'
 import { chooseArchived, archiveLive, listArchived, type ArchivedSnapshot } from '../log/snapshot/snapshot-archive.js'
 import type { LockPorts } from '../log/locks/locks.js'
 import { Reader, type LineIssue } from '../log/replay.js'
@@ -25,6 +26,7 @@ export interface RebuildOptions {
 }
 
 export interface RebuildReport {
+  /** False: the log has damaged or illegal lines, or tasks are held because of them. */
   readonly ok: boolean
   readonly mode: 'dry-run' | 'apply'
   readonly root: string
@@ -46,6 +48,8 @@ export interface RebuildReport {
     /** In order of line number; the first thousand. */
     readonly items: readonly LineIssue[]
   }
+  /** Tasks that wait for a person because of a damaged or illegal line; the first thousand. */
+  readonly held: readonly ({ readonly taskId: string } & TaskDamage)[]
   readonly tornLastLine: boolean
   /** Lines that counted without a fencing token. */
   readonly unfenced: number
@@ -55,6 +59,12 @@ export interface RebuildReport {
 }
 
 const cyclesShown = 20
+const heldMax = 1_000
+
+/** Lines that a writer wrote twice, or after it lost the lock, are harmless; every other problem needs a look. */
+const hasDamage = (counts: RebuildReport['errors']['counts']): boolean =>
+  Object.keys(counts).some((kind) => kind !== 'stale_token' && kind !== 'duplicate_event_id')
+
 const batchBytes = 2 ** 20
 
 export async function rebuildSnapshot(options: RebuildOptions, ports: LockPorts): Promise<RebuildReport> {
@@ -76,7 +86,14 @@ export async function rebuildSnapshot(options: RebuildOptions, ports: LockPorts)
     await explainDisk(root.log, () =>
       reader.read(log, { complete: true, ...defined({ onCounted: out?.take, onProgress: options.onProgress }) }),
     )
-    if (out !== undefined) compacted = await out.end(reader.report.lines)
+    if (out !== undefined) {
+      let added = 0
+      for (const held of heldLines(reader.fold, ids)) {
+        await out.take(held, 0, held.length)
+        added += 1
+      }
+      compacted = await out.end(reader.report.lines + added)
+    }
     if (options.apply) resumeData = await resumeDataOf(reader, log, root, ports)
   } catch (error) {
     await out?.giveUp()
@@ -101,8 +118,12 @@ export async function rebuildSnapshot(options: RebuildOptions, ports: LockPorts)
   compared ??= await compare(meta.hash)
   const rebuiltHash = meta.hash
   const total = Object.values(report.counts).reduce((sum, count) => sum + count, 0)
+  const held = fold
+    .tasks()
+    .flatMap(({ taskId, damage }) => (damage === undefined ? [] : [{ taskId, ...damage }]))
+    .slice(0, heldMax)
   return {
-    ok: true,
+    ok: held.length === 0 && !hasDamage(report.counts),
     mode: options.apply ? 'apply' : 'dry-run',
     root: root.path,
     snapshot: root.snapshot,
@@ -115,6 +136,7 @@ export async function rebuildSnapshot(options: RebuildOptions, ports: LockPorts)
     events: fold.eventCount,
     lines: report.lines,
     errors: { total, counts: report.counts, items: report.issues },
+    held,
     tornLastLine: report.torn,
     unfenced: fold.unfenced,
     dependencyCycles: dependencyCycles(fold.tasks()).slice(0, cyclesShown),
@@ -133,6 +155,24 @@ function resumeDataOf(
   const { fold, position, lineNumber, report } = reader
   const at = { fold, position, lineNumber, openEnd: reader.openEnd || report.torn }
   return explainDisk(path, () => writeResumeData(at, log, state, { disk, draftId: ids.next() }))
+}
+
+/** The compacted log has no damaged lines: one line per held task keeps the task waiting for a person. */
+function* heldLines(fold: Fold, ids: LockPorts['ids']): Generator<Buffer> {
+  const at = fold.lastEventAt ?? ''
+  for (const { taskId, damage } of fold.tasks()) {
+    if (damage === undefined) continue
+    const event: TaskEvent = {
+      eventId: ids.next(),
+      taskId,
+      type: 'task_noted',
+      messageType: messageTypes.task_noted,
+      actor: 'compact',
+      at,
+      payload: { damage },
+    }
+    yield Buffer.from(JSON.stringify(event))
+  }
 }
 
 interface Compactor {

@@ -83,6 +83,18 @@ export function unfreeze({ board, nowMs }: OperatorPorts, taskId: string, input:
   })
 }
 
+/** A person checked the damaged line of a task: the task may be dispatched again. */
+export function release({ board, nowMs }: OperatorPorts, taskId: string, input: OperatorInput): Lines {
+  return board.write((state) => {
+    const task = taskIn(state, taskId)
+    if (task.damage === undefined)
+      throw rejected(`Task "${taskId}" is not held because of a damaged line.`, 'not_damaged')
+    const note = signed(input, nowMs())
+    const { line } = task.damage
+    return noted(task, note.by, { damage: null, released: { ...note, line }, ...withoutRecovery(task, 'damaged') })
+  })
+}
+
 export function requireApproval({ board, nowMs }: OperatorPorts, taskId: string, input: OperatorInput): Lines {
   return board.write((state) => {
     const task = taskIn(state, taskId)

@@ -32,6 +32,7 @@ export type WaitCode =
   | 'cooldown'
   | 'claimed'
   | 'dependency'
+  | 'damaged'
 
 export type Readiness =
   | { readonly ready: true; readonly assignee: string }
@@ -67,6 +68,11 @@ export function readiness(task: Task, state: BoardState, nowMs: number, rules: R
   }
   const abort = abortOf(task)
   if (abort !== null) return no('aborted', `${abort.by} aborted it`)
+  if (task.damage !== undefined)
+    return no(
+      'damaged',
+      `line ${task.damage.line} of the log is damaged (${task.damage.kind}) and may belong to it; a person must check and release it`,
+    )
   const frozen = frozenOf(task)
   if (frozen !== null) return no('frozen', `${frozen.by} froze it`)
   const unmet = unmetDependency(task, state)

@@ -33,7 +33,7 @@ export interface ReminderStep {
 // Bounds how long one step holds the lock; the next step handles the rest.
 const perStepMax = 200
 
-const personCodes: ReadonlySet<WaitCode> = new Set(['approval', 'review', 'held', 'person'])
+const personCodes: ReadonlySet<WaitCode> = new Set(['approval', 'review', 'held', 'person', 'damaged'])
 
 /** What the task needs a person for, with the reason code of its deadline; null: it needs none. */
 function personNeeded(task: Task, readiness: Readiness): { readonly code: string; readonly why: string } | null {

@@ -92,7 +92,7 @@ export function claimTask({ board, nowMs }: OperatorPorts, taskId: string, by: s
         'Retry in a minute, or freeze the task.',
       )
     }
-    const payload = { assignee: actor, claim: null, reasonCode: null, ...recoveryCleared }
+    const payload = { assignee: actor, claim: null, reasonCode: null, damage: null, ...recoveryCleared }
     if (task.status === 'claimed') {
       if (claim === null && task.assignee !== actor) {
         throw rejected(
@@ -186,6 +186,7 @@ export function retryTask(
       reason: reason ?? `recovery_pending:${entry.nextAssignee}`,
       reasonCode: entry.reasonCode,
       claim: null,
+      damage: null,
       recovery: { [entry.reasonCode]: entry },
       ...(freshBudget === true ? { budget: {} } : {}),
     }

@@ -31,7 +31,7 @@ export function rebuildSnapshotCommand(finish: (code: number) => void): Command 
       )
       bar?.clear()
       tell(flags, report, () => human(report))
-      finish(exitCodes.ok)
+      finish(report.ok ? exitCodes.ok : exitCodes.failure)
     })
 }
 
@@ -75,6 +75,11 @@ function human(report: RebuildReport): readonly string[] {
   for (const { line, kind, detail } of errors.items.slice(0, shownMax))
     lines.push(`    line ${line}: ${kind}${detail === '' ? '' : ` (${shown(detail)})`}`)
   if (errors.total > shownMax) lines.push(`    … and ${errors.total - shownMax} more (--json lists up to 1,000)`)
+  for (const { taskId, line, kind } of report.held.slice(0, shownMax))
+    lines.push(`  held for a person: ${shown(taskId)} (line ${line}: ${kind})`)
+  if (report.held.length > shownMax) lines.push(`    … and ${report.held.length - shownMax} more held tasks (--json)`)
+  if (report.held.length > 0)
+    lines.push('  Check these lines and tasks, then run bellwether task release ID, done ID or retry ID.')
   if (report.tornLastLine) lines.push('  the last line is incomplete; the next writer closes it')
   for (const ring of report.dependencyCycles)
     lines.push(`  dependency cycle: ${ring.map((id) => shown(id)).join(' → ')}`)

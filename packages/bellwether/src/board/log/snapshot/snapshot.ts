@@ -52,7 +52,8 @@ export function taskLine(task: Task): string {
     `,"impact":${task.impact},"dependencies":${task.dependencies.length === 0 ? '[]' : JSON.stringify(task.dependencies)}` +
     `,"assignee":${quotedOrNull(task.assignee)},"reason":${quotedOrNull(task.reason)}` +
     `,"createdAt":${quoted(task.createdAt)},"updatedAt":${quoted(task.updatedAt)}` +
-    `,"runs":${runsText(task.runs)},"fields":${fieldsText(task.fields)}}`
+    `,"runs":${runsText(task.runs)},"fields":${fieldsText(task.fields)}` +
+    (task.damage === undefined ? '}' : `,"damage":${JSON.stringify(task.damage)}}`)
   )
 }
 

@@ -61,6 +61,9 @@ export function rootSettings(flags: CommonFlags): RootSettings {
   return { root: resolve(flags.root ?? board.root ?? '.'), settings: board }
 }
 
+// One line on a terminal.
+const detailsMaxChars = 500
+
 /** Only warnings and errors, on stderr: the result goes to stdout. */
 export const commandLog: Log = {
   info: () => undefined,
@@ -69,8 +72,10 @@ export const commandLog: Log = {
 }
 
 function printStderr(word: string, fields: object, message: string): void {
-  const cause = 'err' in fields && fields.err instanceof Error ? `: ${fields.err.message}` : ''
-  process.stderr.write(`${word}: ${plain(`${message}${cause}`)}\n`)
+  const { err, ...rest } = fields as Record<string, unknown>
+  const cause = err instanceof Error ? `: ${err.message}` : ''
+  const details = Object.keys(rest).length === 0 ? '' : ` ${JSON.stringify(rest).slice(0, detailsMaxChars)}`
+  process.stderr.write(`${word}: ${plain(`${message}${cause}${details}`)}\n`)
 }
 
 export interface Opened extends OpenRoot {
