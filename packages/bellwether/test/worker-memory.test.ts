@@ -10,7 +10,7 @@ import { openKernel } from '../src/kernel/kernel.js'
 import { notifyBell } from '../src/ports/bell/notify.js'
 import { project, target, testKernel, type TestKernel } from './support/kernel.js'
 import { testFolder } from './support/postgres.js'
-import { program, runCli } from './support/process.js'
+import { programFor, runCli } from './support/process.js'
 import { quietLog } from './support/quiet-log.js'
 import { until } from './support/until.js'
 
@@ -68,7 +68,7 @@ it(
     await writeFile(join(cwd, 'agents.mjs'), agentsModule)
     const words = ['worker', '--target', target, '--agents', join(cwd, 'agents.mjs'), '--json', '--parent-pipe']
     const env = { BELLWETHER__DATABASE__URL: t.url, BELLWETHER__WORKER__CONCURRENCY: '32' }
-    const worker = runCli(words, { cwd, env, program: ['--expose-gc', ...program] })
+    const worker = runCli(words, { cwd, env, program: ['--expose-gc', ...programFor(words)] })
     onTestFinished(async () => {
       if (worker.alive()) worker.signal('SIGKILL')
       await worker.ended

@@ -6,6 +6,7 @@ import type { Script } from '../../src/ports/model/scripted.js'
 import type { ModelSpec } from '../../src/worker/executors/model/spec.js'
 import { wrongSums } from '../support/forks.js'
 import { cardsIn, headOf, turnRow, waitsOf } from '../support/kernel-rows.js'
+import { thorough } from '../support/thorough.js'
 import { until } from '../support/until.js'
 import { flawsIn, never, openModelSetup, toolboxOf, type ModelSetup } from './model-setup.js'
 
@@ -120,7 +121,7 @@ it.each(['before', 'after'] as const)(
   },
 )
 
-it.each(['before', 'after'] as const)(
+it.each(thorough ? (['before', 'after'] as const) : (['after'] as const))(
   '[T5.4] [T8.1] a worker that dies %s any write of a turn with compactions loses nothing of it',
   { timeout: 300_000 },
   async (effect) => {

@@ -2,6 +2,7 @@ import { expect, it, onTestFinished } from 'vitest'
 import { startFleet, type FleetOptions } from '../support/fleet.js'
 import { doubledEffects, startLoad, type Load } from '../support/load.js'
 import { freshDatabase } from '../support/postgres.js'
+import { thorough } from '../support/thorough.js'
 
 async function startLoadedFleet(timings: NonNullable<FleetOptions['timings']>) {
   const database = await freshDatabase()
@@ -20,7 +21,8 @@ async function seconds(load: Load, many: number): Promise<void> {
   await load.sees(`${many} s have passed`, 'select 1 where state.now() > $1::text::timestamptz', at)
 }
 
-it(
+// executors/pause.test.ts freezes a worker with its database in every run.
+it.runIf(thorough)(
   '[W2.10] ends no turn after the whole fleet was frozen for longer than every timeout',
   { timeout: 300_000 },
   async () => {

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import { readProcesses } from '../../src/ports/processes/proc.js'
 import { startCounter, type Counter } from '../support/counter.js'
 import { fakeMcp, type Cli } from '../support/process.js'
+import { thorough } from '../support/thorough.js'
 import { until } from '../support/until.js'
 import { codeDefinitions, openToolProcesses, type ToolProcesses } from './tool-processes.js'
 
@@ -63,7 +64,8 @@ it(
       return id
     }
     const cut: string[] = []
-    for (const tool of ['once', 'free', 'once', 'free']) {
+    const kills = thorough ? ['once', 'free', 'once', 'free'] : ['once', 'free']
+    for (const tool of kills) {
       const begun = ask()
       cut.push(await killOneAtWork(tool))
       await begun
@@ -72,7 +74,7 @@ it(
     const results = new Map<string, Readonly<Record<string, string>>>()
     for (const turn of turns) results.set(turn, await processes.ended(turn, 90_000))
     const all = await waits('true')
-    expect(all).toHaveLength(48)
+    expect(all).toHaveLength(12 * kills.length)
     const wrong = all.filter(({ agent_turn_id, tool_call_id, tool_name }) => {
       const count = counter.counts.get(tool_call_id) ?? 0
       const result = results.get(agent_turn_id)?.[tool_name]
@@ -82,16 +84,14 @@ it(
     expect(wrong).toEqual([])
     // The interrupted calls: the non-idempotent ones are unknown, the idempotent ones were repeated.
     const waitOf = (id: string) => all.find((one) => one.tool_call_id === id)!
-    expect(cut.map((id) => results.get(waitOf(id).agent_turn_id)?.[waitOf(id).tool_name])).toEqual([
-      'tool_timeout',
-      'success',
-      'tool_timeout',
-      'success',
-    ])
-    const counts = cut.map((id) => counter.counts.get(id) ?? 0)
-    expect([counts[0], counts[2]]).toEqual([1, 1])
-    // Done again once, or more often where its heir was slow and taken for dead itself.
-    expect(Math.min(counts[1]!, counts[3]!)).toBeGreaterThanOrEqual(2)
+    for (const id of cut) {
+      const { agent_turn_id: turn, tool_name: tool } = waitOf(id)
+      const count = counter.counts.get(id) ?? 0
+      expect([tool, results.get(turn)?.[tool]]).toEqual([tool, tool === 'once' ? 'tool_timeout' : 'success'])
+      // An idempotent call is repeated once, or more often if the next host was slow and was taken for dead, too.
+      if (tool === 'once') expect(count).toBe(1)
+      else expect(count).toBeGreaterThanOrEqual(2)
+    }
     for (const cli of workers.values()) cli.signal('SIGTERM')
     await Promise.all([...workers.values()].map((cli) => cli.ended))
   },

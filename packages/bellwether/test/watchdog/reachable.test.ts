@@ -5,6 +5,7 @@
 import { expect, it } from 'vitest'
 import { project, testKernel, type TestKernel } from '../support/kernel.js'
 import { turnRow } from '../support/kernel-rows.js'
+import { thorough } from '../support/thorough.js'
 import { guardAlone, intervalSeconds, interventionsOf, tasksOf, workerOn } from '../support/watchdog.js'
 
 /** Small and seeded: a failing run is repeated by its number. */
@@ -107,7 +108,7 @@ async function leave(
   return left(agentTurnId, 300)
 }
 
-for (let run = 1; run <= 6; run += 1) {
+for (let run = 1; run <= (thorough ? 6 : 3); run += 1) {
   const watched = run % 2 === 0
   it(`[W5.1] every turn ends in time, and its history can be replayed (seed ${run}, ${watched ? 'with' : 'without'} a worker’s watchdog)`, async () => {
     const t = await testKernel()
