@@ -8,6 +8,15 @@ const turns = "message_type in ('turn', 'ui_action')"
 
 export const always: readonly Invariant[] = [
   {
+    name: 'an agent has one head',
+    sql: 'select project_id, agent_id from state.agent_state_head group by 1, 2 having count(*) > 1',
+  },
+  {
+    name: 'an output box has one active turn',
+    sql: `select output_box_id, array_agg(agent_id) from state.agent_state_head where active_agent_turn_id is not null
+      group by 1 having count(*) > 1`,
+  },
+  {
     name: 'no idle agent leaves a turn queued',
     sql: `select i.agent_id, i.agent_turn_id from state.agent_inbox i
       join state.agent_state_head h using (project_id, agent_id) where i.status = 'queued' and h.status = 'idle'`,
@@ -54,16 +63,6 @@ export const always: readonly Invariant[] = [
           or (c.content -> 'fallback' -> 'started')::boolean <> (i.started_at is not null)))`,
   },
   {
-    name: 'a fallback has the tool results and the newest text of its turn',
-    sql: `select i.agent_turn_id, c.content -> 'fallback' as fallback from state.agent_inbox i
-      join cards.cards c on c.card_id = i.deliverable_card_id and c.metadata ->> 'kind' = 'fallback'
-      where i.${turns} and i.started_at is not null and ((c.content -> 'fallback' ->> 'tool_results_received')::int <> (
-          select count(*) from state.agent_inbox r where r.agent_turn_id = i.agent_turn_id and r.message_type in ('tool_result', 'timeout'))
-        or c.content -> 'fallback' ->> 'last_text' is distinct from (select t.content ->> 'text' from cards.cards t
-          join cards.box_cards x on x.card_id = t.card_id where t.metadata ->> 'agent_turn_id' = i.agent_turn_id and t.type = 'agent.thought'
-          order by x.position desc limit 1))`,
-  },
-  {
     // By sequence numbers, not by time, because clocks jump in the simulation.
     name: 'nothing is written for a turn after its end',
     sql: `select c.card_id from state.agent_inbox i
@@ -74,6 +73,16 @@ export const always: readonly Invariant[] = [
       select s.payload ->> 'step_id' from state.events t
       join state.events s on s.agent_turn_id = t.agent_turn_id and s.kind in ('step', 'command') and s.event_id > t.event_id
       where t.kind = 'task'`,
+  },
+  {
+    name: 'a fallback has the tool results and the newest text of its turn',
+    sql: `select i.agent_turn_id, c.content -> 'fallback' as fallback from state.agent_inbox i
+      join cards.cards c on c.card_id = i.deliverable_card_id and c.metadata ->> 'kind' = 'fallback'
+      where i.${turns} and i.started_at is not null and ((c.content -> 'fallback' ->> 'tool_results_received')::int <> (
+          select count(*) from state.agent_inbox r where r.agent_turn_id = i.agent_turn_id and r.message_type in ('tool_result', 'timeout'))
+        or c.content -> 'fallback' ->> 'last_text' is distinct from (select t.content ->> 'text' from cards.cards t
+          join cards.box_cards x on x.card_id = t.card_id where t.metadata ->> 'agent_turn_id' = i.agent_turn_id and t.type = 'agent.thought'
+          order by x.position desc limit 1))`,
   },
   {
     name: 'a deliverable was made under the fence that it was taken under',
@@ -93,7 +102,7 @@ export const always: readonly Invariant[] = [
     name: 'the head counts its waits',
     sql: `select h.agent_id, h.waiting_tool_count, count(w.*) from state.agent_state_head h
       left join state.turn_waiting_tools w on w.agent_turn_id = h.active_agent_turn_id and w.turn_epoch = h.turn_epoch and w.wait_status = 'waiting'
-      where h.status = 'suspended' group by h.project_id, h.agent_id having count(w.*) <> h.waiting_tool_count`,
+      where h.status = 'suspended' group by h.agent_id, h.waiting_tool_count having count(w.*) <> h.waiting_tool_count`,
   },
   {
     name: 'a turn whose results are all there can be resumed',

@@ -116,6 +116,24 @@ async function twoWriters({ stage }: Opening) {
   }
 }
 
+/** A turn borrows the box of another agent, which starts a turn of its own at the same time: one of the two waits in the queue. */
+const borrowedBox: Story = {
+  ...race(
+    ['borrower', 'owner'],
+    async ({ stage }) => {
+      const [head] = await stage.db.query<{ box: string }>({
+        text: `select home_box_id as box from state.agent_state_head where agent_id = 'ann'`,
+      })
+      return {
+        borrower: (_, kernel) => kernel.enqueue({ projectId: project, agentId: 'bob', outputBoxId: head!.box }),
+        owner: (_, kernel) => kernel.enqueue({ projectId: project, agentId: 'ann' }),
+      }
+    },
+    ['ann', 'bob'],
+  ),
+  always: always.filter(({ name }) => name !== 'no idle agent leaves a turn queued'),
+}
+
 export const races = {
   'enqueue against deliver': race(['client', 'worker'], async ({ running }) => {
     const turn = await running('ann')
@@ -124,6 +142,12 @@ export const races = {
       client: (_, kernel) => kernel.enqueue({ projectId: project, agentId: 'ann' }),
     }
   }),
+  'two first turns of an agent without a head': race(['client1', 'client2'], async ({ stage }) => {
+    await stage.db.query({ text: 'delete from state.agent_state_head' })
+    const first = (_: Fibre, kernel: Kernel) => kernel.enqueue({ projectId: project, agentId: 'ann' })
+    return { client1: first, client2: first }
+  }),
+  'a borrowed box against its owner': borrowedBox,
   'record against stop': race(['worker', 'client'], async ({ running }) => {
     const turn = await running('ann')
     return {

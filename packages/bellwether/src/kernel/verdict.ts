@@ -65,9 +65,9 @@ export async function call<Row extends Verdict<string>>(
 // Each lost race means that another turn took the output box. The next try sees that and leaves the turn queued (T5.3).
 const boxRacesMax = 10
 
-/** Two calls leased agents that share an output box at the same time; the unique index let one commit and rolled back the other. */
+/** Two calls leased agents that share an output box at the same time; the database let one commit and rolled back the other. */
 function isBoxRace(error: unknown): boolean {
-  return error instanceof Error && 'constraint' in error && error.constraint === 'head_active_output_box'
+  return error instanceof Error && 'constraint' in error && error.constraint === 'one_turn_per_borrowed_box'
 }
 
 /** Calls a verb that takes plain parameters. */

@@ -9,6 +9,7 @@ import {
   reap,
   reapMax,
   resetFutureTimes,
+  restAgents,
   retryDispatched,
   sweepMax,
   sweepQueued,
@@ -47,6 +48,11 @@ export function openGuard({ kernel, clock, settings }: GuardOptions): Guard {
     return []
   }
 
+  async function rest(): Promise<[]> {
+    await restAgents(db)
+    return []
+  }
+
   const step = watchdogStep<GuardVerdict>({
     kernel,
     clock,
@@ -62,6 +68,7 @@ export function openGuard({ kernel, clock, settings }: GuardOptions): Guard {
         { run: () => sweepQueued(db, settings.watchdogIntervalSeconds), fullAt: sweepMax },
         { run: () => retryDispatched(db, settings.dispatchedRetrySeconds) },
         { run: () => wakePending(db, settings.pendingWakeupSeconds, settings.pendingWakeupSkipSeconds) },
+        { run: rest },
       ]
     },
   })

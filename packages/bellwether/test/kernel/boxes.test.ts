@@ -89,7 +89,7 @@ it('[T5.3] the database rejects a second active turn on one output box', async (
   await t.running('g')
   await expect(
     t.all("update state.agent_state_head set output_box_id = $1 where agent_id = 'g'", turn.outputBoxId),
-  ).rejects.toMatchObject({ constraint: 'head_active_output_box' })
+  ).rejects.toMatchObject({ constraint: 'one_turn_per_borrowed_box' })
 })
 
 it('[T5.3] a turn whose output box is in use stays queued until the box is free', async () => {
@@ -139,9 +139,58 @@ it('[T5.3] of two concurrent leases of one box the later turn stays queued, and 
   await t.agents('m', 'n')
   const { output_box_id: outputBoxId } = await headOf(t, 'm')
   const wish = (agentId: string) => ({ projectId: project, agentId, instruction: 'x', outputBoxId: outputBoxId! })
-  const { later } = await t.db.transaction(async (tx) => {
+  await t.db.transaction(async (tx) => {
     await enqueue(tx, [turnRow(t.ids, wish('m'))])
-    const pending = t.kernel.enqueue(wish('n'))
+    expect(await t.kernel.enqueue(wish('n'))).toMatchObject({ status: 'queued' })
+  })
+  expect(await headOf(t, 'm')).toMatchObject({ status: 'dispatched' })
+  expect(await headOf(t, 'n')).toMatchObject({ status: 'idle' })
+})
+
+it('[T5.3] an agent whose box another turn has borrowed stays idle until that turn ends, also if both are leased at the same time', async () => {
+  await t.agents('lender', 'borrower')
+  const { output_box_id: outputBoxId } = await headOf(t, 'lender')
+  const { own } = await t.db.transaction(async (tx) => {
+    await enqueue(tx, [
+      turnRow(t.ids, { projectId: project, agentId: 'borrower', instruction: 'x', outputBoxId: outputBoxId! }),
+    ])
+    const pending = enqueueTurn(t, 'lender')
+    await until('the lease of the lender waits', async () => {
+      const blocked = await t.all(
+        "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
+      )
+      return blocked.length > 0 || undefined
+    })
+    return { own: pending }
+  })
+  expect((await own).status).toBe('queued')
+  const borrowed = () => t.all('select agent_id from state.borrowed_boxes where box_id = $1', outputBoxId)
+  expect(await borrowed()).toEqual([{ agent_id: 'borrower' }])
+  const turn = (await t.claim()).find((one) => one.agentId === 'borrower')!
+  // A new box of the same turn is borrowed in place of the old one.
+  const swapped = await t.kernel.swapBox({ ...turn, cards: [thought('summary')] })
+  expect(await borrowed()).toEqual([])
+  expect(await t.all("select box_id from state.borrowed_boxes where agent_id = 'borrower'")).toEqual([
+    { box_id: (swapped as { boxId: string }).boxId },
+  ])
+  await deliverTurn(t, turn)
+  expect(await t.all("select from state.borrowed_boxes where agent_id = 'borrower'")).toEqual([])
+  await t.all('select * from state.sweep_queued(-1, 100)')
+  expect(await headOf(t, 'lender')).toMatchObject({ status: 'dispatched', output_box_id: outputBoxId })
+})
+
+it('[T5.3] of two concurrent leases of a box without owner the later turn stays queued, and its caller sees no error', async () => {
+  await t.agents('first', 'second')
+  const outputBoxId = 'box-without-owner'
+  await t.all(
+    "insert into cards.boxes (box_id, project_id, kind, created_at) values ($1, $2, 'output', state.now())",
+    outputBoxId,
+    project,
+  )
+  const wish = (agentId: string) => ({ projectId: project, agentId, instruction: 'x', outputBoxId })
+  const { later } = await t.db.transaction(async (tx) => {
+    await enqueue(tx, [turnRow(t.ids, wish('first'))])
+    const pending = t.kernel.enqueue(wish('second'))
     await until('the second lease waits for the first', async () => {
       const blocked = await t.all(
         "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
@@ -151,7 +200,7 @@ it('[T5.3] of two concurrent leases of one box the later turn stays queued, and 
     return { later: pending }
   })
   expect(await later).toMatchObject({ status: 'queued' })
-  expect(await headOf(t, 'm')).toMatchObject({ status: 'dispatched' })
+  expect(await headOf(t, 'first')).toMatchObject({ status: 'dispatched' })
 })
 
 it('[T5.4] compaction creates a new output box and swaps the pointer; the old box stays unchanged', async () => {

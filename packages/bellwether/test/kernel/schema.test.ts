@@ -9,10 +9,12 @@ import {
 } from '@bellwether/protocol'
 import { readFileSync } from 'node:fs'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { migrate, migrations } from '../../src/kernel/schema/migrate.js'
+import { checksum, migrate, migrations } from '../../src/kernel/schema/migrate.js'
 import { headStatuses, isLegal, TURN, type HeadStatus, type Move } from '../../src/kernel/turn.js'
+import { openKernel } from '../../src/kernel/kernel.js'
 import { kernelPerFile, project } from '../support/kernel.js'
 import { freshDatabase } from '../support/postgres.js'
+import { silentBell } from '../support/silent-bell.js'
 import { sqlPage } from '../../../../scripts/sql-page.js'
 
 const t = kernelPerFile()
@@ -152,6 +154,27 @@ const recordedByFirstVersion = [
   ['0004_keys', '87f718ee62dadaeb4a48eb562826787c57c9e50e4f498067e9c8ee9599a0aba1'],
 ] as const
 
+/** An idle agent, one with a leased and a queued turn, and one whose turn writes to the box of the idle one, before migration 0010. */
+const olderRows = `
+  insert into resource.projects (project_id) values ('p');
+  insert into resource.project_agents (project_id, agent_id, worker_target)
+    select 'p', a, 'w' from unnest('{idle, busy, borrower}'::text[]) a;
+  insert into cards.boxes (box_id, project_id, kind, created_at)
+    select 'box-' || a, 'p', 'output', state.now() from unnest('{idle, busy, borrower}'::text[]) a;
+  insert into state.agent_state_head (project_id, agent_id, worker_target, output_box_id, home_box_id, updated_at)
+    values ('p', 'idle', 'w', 'box-idle', 'box-idle', state.now());
+  insert into state.agent_state_head (project_id, agent_id, worker_target, output_box_id, home_box_id, updated_at,
+      status, turn_epoch, active_agent_turn_id, active_channel_id, leased_at, turn_deadline)
+    select 'p', a, 'w', b, 'box-' || a, state.now(), 'dispatched', 1, 'turn-' || a, 'public', state.now(),
+      state.now() + interval '1 hour'
+    from (values ('busy', 'box-busy'), ('borrower', 'box-idle')) v (a, b);
+  insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
+      agent_turn_id, turn_epoch)
+    select 'row-' || a, 'p', a, 'w', 'public', 'turn', 'pending', 'turn-' || a, 1 from unnest('{busy, borrower}'::text[]) a;
+  insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
+      agent_turn_id) values ('row-next', 'p', 'busy', 'w', 'public', 'turn', 'queued', 'turn-next');
+`
+
 const committedSqlPage = readFileSync(new URL('../../../../docs/reference/sql.md', import.meta.url), 'utf8')
 
 describe('migrations', () => {
@@ -216,6 +239,51 @@ describe('migrations', () => {
       })
       await record(name, checksum)
     }
+    await fresh.drop()
+  })
+
+  it('[T5.3] heads and boxes of an older database are migrated, and its turns continue', async () => {
+    const fresh = await freshDatabase()
+    const { db } = fresh
+    const older = migrations().filter(({ name }) => name < '0010')
+    for (const { text } of older) await db.query({ text })
+    await db.query({ text: olderRows })
+    await db.query({ text: 'create schema bellwether' })
+    await db.query({
+      text: 'create table bellwether.migrations (name text primary key, checksum text not null, applied_at timestamptz)',
+    })
+    await db.query({
+      text: 'insert into bellwether.migrations (name, checksum) select * from unnest($1::text[], $2::text[])',
+      values: [older.map(({ name }) => name), older.map((file) => checksum([file]))],
+    })
+    await migrate(db)
+    const all = (text: string) => db.query({ text })
+    expect(await all('select agent_id, awake from state.agent_state_head order by 1')).toEqual([
+      { agent_id: 'borrower', awake: true },
+      { agent_id: 'busy', awake: true },
+      { agent_id: 'idle', awake: false },
+    ])
+    expect(await all('select box_id, agent_id from state.borrowed_boxes')).toEqual([
+      { box_id: 'box-idle', agent_id: 'borrower' },
+    ])
+    expect(await all('select box_id, agent_id from cards.boxes order by 1')).toEqual([
+      { box_id: 'box-borrower', agent_id: 'borrower' },
+      { box_id: 'box-busy', agent_id: 'busy' },
+      { box_id: 'box-idle', agent_id: 'idle' },
+    ])
+    const kernel = openKernel({ db, bell: silentBell, ids: t.ids })
+    // Its own box is borrowed.
+    expect(await kernel.enqueue({ projectId: 'p', agentId: 'idle' })).toMatchObject({ status: 'queued' })
+    const claimant = { workerTarget: 'w', workerId: 'new', max: 10, resumeLeaseSeconds: 30 }
+    const { turns } = await kernel.claim(claimant)
+    expect(turns.map(({ agentId }) => agentId).toSorted()).toEqual(['borrower', 'busy'])
+    for (const turn of turns)
+      expect(await kernel.deliver({ ...turn, status: 'success', content: { text: 'ok' } })).toEqual({ what: 'ended' })
+    expect(await all('select box_id from state.borrowed_boxes')).toEqual([])
+    // The queued turn behind the busy one was leased by its ending, the other by the sweep.
+    await all('select * from state.sweep_queued(-1, 100)')
+    const next = (await kernel.claim(claimant)).turns
+    expect(next.map(({ agentId }) => agentId).toSorted()).toEqual(['busy', 'idle'])
     await fresh.drop()
   })
 

@@ -63,7 +63,7 @@ export async function readGauges(db: Queryable): Promise<Gauges> {
     db.query<Gauges['heads'][number]>({
       name: 'bw_gauge_heads',
       text: `select status, count(*)::int as agents from (
-          select status from state.agent_state_head where active_agent_turn_id is not null limit ${depthMax}) h
+          select status from state.agent_state_head where awake and active_agent_turn_id is not null limit ${depthMax}) h
             group by 1`,
     }),
     db.query<Gauges['workers'][number]>({
@@ -125,8 +125,8 @@ export async function targetsWithoutWorkers(db: Queryable): Promise<TargetWithou
     name: 'bw_targets_without_workers',
     text: `select h.worker_target, count(*)::int as turns,
         extract(epoch from state.now() - min(h.updated_at))::double precision as waiting_seconds
-      from (select worker_target, updated_at from state.agent_state_head h where active_agent_turn_id is not null
-        and ${waitsForWorker} limit ${depthMax}) h
+      from (select worker_target, updated_at from state.agent_state_head h
+        where awake and active_agent_turn_id is not null and ${waitsForWorker} limit ${depthMax}) h
       group by 1 order by 1 limit ${targetsMax}`,
   })
 }

@@ -56,7 +56,7 @@ const activeTurns = {
   name: 'bw_turns_active',
   text: `select t.* from state.agent_state_head h cross join lateral (select * from state.turns t
       where t.agent_turn_id = h.active_agent_turn_id) t
-    where h.active_agent_turn_id is not null and h.project_id = $1 and ($2::text is null or h.agent_id = $2)
+    where h.awake and h.active_agent_turn_id is not null and h.project_id = $1 and ($2::text is null or h.agent_id = $2)
       and h.active_agent_turn_id < $3
       and h.status = $5
     order by h.active_agent_turn_id desc limit $4`,

@@ -27,7 +27,7 @@ export async function readQuestions(db: Queryable, projectId: string, limit: num
       from state.agent_state_head h
       join state.turn_waiting_tools w on w.agent_turn_id = h.active_agent_turn_id and w.turn_epoch = h.turn_epoch
       left join cards.cards c on c.card_id = w.tool_call_card_id
-      where h.active_agent_turn_id is not null and h.project_id = $1 and h.status = 'suspended'
+      where h.awake and h.active_agent_turn_id is not null and h.project_id = $1 and h.status = 'suspended'
         and w.wait_status = 'waiting' and w.tool_name = $2
       order by w.wait_seq limit $3`,
     values: [projectId, askPerson, limit],

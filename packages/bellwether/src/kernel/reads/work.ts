@@ -50,8 +50,8 @@ async function readTurnSetup(db: Queryable, fence: Fence): Promise<TurnSetup | '
   const [setup] = await db.query<TurnSetup>({
     name: 'bw_turn_setup',
     text: `with head as materialized (
-        select project_id, agent_id, profile_id, context_box_id, output_box_id from state.agent_state_head
-        where project_id = $1 and agent_id = $2 and active_agent_turn_id = $3 and turn_epoch = $4)
+        select project_id, agent_id, profile_id, context_box_id, output_box_id from state.head($1, $2)
+        where active_agent_turn_id = $3 and turn_epoch = $4)
       select h.context_box_id, h.output_box_id,
         (select jsonb_build_object('agent_id', a.agent_id, 'profile_id', a.profile_id, 'worker_target',
           a.worker_target, 'status', a.status, 'metadata', a.metadata) from resource.project_agents a

@@ -119,7 +119,8 @@ async function remember(tx: Queryable, name: string, sum: string): Promise<void>
   })
 }
 
-function checksum(files: readonly SqlFile[]): string {
+/** What bellwether.migrations stores about a file. */
+export function checksum(files: readonly SqlFile[]): string {
   const hash = createHash('sha256')
   for (const file of files) hash.update(file.name).update('\0').update(file.text).update('\0')
   return hash.digest('hex')

@@ -22,20 +22,21 @@ begin
 
   v_now := state.now();
   with new_heads as (
+    -- This call has locked the roster rows: no other session creates these heads.
     insert into state.agent_state_head (project_id, agent_id, profile_id, worker_target, output_box_id, home_box_id,
-      turn_deadline_seconds, updated_at)
+      turn_deadline_seconds, updated_at, awake)
     select x.project_id, x.agent_id, x.profile_id, x.worker_target, x.box_id, x.box_id,
       coalesce(x.turn_deadline_seconds, (
       select state.seconds(f.spec -> 'turn_deadline_seconds') from resource.profiles f
-      where f.project_id = x.project_id and f.profile_id = x.profile_id)), v_now
+      where f.project_id = x.project_id and f.profile_id = x.profile_id)), v_now, false
     from json_to_recordset(p_items) as x (project_id text, agent_id text, profile_id text, worker_target text,
       box_id text, turn_deadline_seconds double precision)
+    where not exists (select from state.head(x.project_id, x.agent_id))
     order by x.project_id, x.agent_id
-    on conflict (project_id, agent_id) do nothing
-    returning project_id, output_box_id
+    returning project_id, agent_id, output_box_id
   )
-  insert into cards.boxes (box_id, project_id, kind, created_at) select output_box_id, project_id, 'output', v_now
-  from new_heads where output_box_id is not null;
+  insert into cards.boxes (box_id, project_id, kind, agent_id, created_at)
+  select output_box_id, project_id, 'output', agent_id, v_now from new_heads where output_box_id is not null;
 
   -- The head of a known agent follows its roster row; queued and pending work moves to the new target.
   perform from state.agent_state_head h

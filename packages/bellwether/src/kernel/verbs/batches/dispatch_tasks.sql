@@ -69,15 +69,16 @@ begin
       select v_batch.project_id, agent_id, profile_id, worker_target, jsonb_build_object('batch_id', p_batch_id,
         'position', position) from born order by agent_id
       on conflict do nothing
+      returning agent_id
     ), heads as (
+      -- The session that inserts the roster row creates the head.
       insert into state.agent_state_head (project_id, agent_id, profile_id, worker_target, output_box_id, home_box_id,
-        turn_deadline_seconds, updated_at)
-      select v_batch.project_id, agent_id, profile_id, worker_target, output_box_id, output_box_id,
-        turn_deadline_seconds, v_now from born order by agent_id
-      on conflict do nothing
+        turn_deadline_seconds, updated_at, awake)
+      select v_batch.project_id, agent_id, b.profile_id, b.worker_target, b.output_box_id, b.output_box_id,
+        b.turn_deadline_seconds, v_now, false from born b join listed using (agent_id) order by agent_id
     ), boxes as (
-      insert into cards.boxes (box_id, project_id, kind, created_at) select output_box_id, v_batch.project_id, 'output',
-        v_now from born order by output_box_id
+      insert into cards.boxes (box_id, project_id, kind, agent_id, created_at)
+      select output_box_id, v_batch.project_id, 'output', agent_id, v_now from born order by output_box_id
       on conflict do nothing
       returning box_id
     )

@@ -26,9 +26,9 @@ begin
     from queued q
     cross join lateral state.head(q.project_id, q.agent_id) h
     cross join lateral (select coalesce(q.payload ->> 'output_box_id', h.output_box_id) as box_id) b
-    where h.status = 'idle' and not exists (
-      select from state.agent_state_head o where o.output_box_id = b.box_id
-        and o.active_agent_turn_id is not null offset 0)
+    where h.status = 'idle' and case when b.box_id is not distinct from h.home_box_id
+          then not exists (select from state.borrowed_boxes o where o.box_id = b.box_id offset 0)
+          else state.may_borrow_box(b.box_id) end
     order by coalesce(b.box_id, h.project_id || '/' || h.agent_id)
   ), promoted as (
     -- The head's lock covers its queue: the chosen row is still queued.

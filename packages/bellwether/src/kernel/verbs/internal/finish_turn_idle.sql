@@ -37,7 +37,7 @@ begin
       coalesce(case when h.active_agent_turn_id is distinct from e.agent_turn_id
         then i.payload ->> 'output_box_id' end, h.output_box_id) as output_box_id
     from unnest(p_endings) e
-    join state.agent_state_head h on h.project_id = e.project_id and h.agent_id = e.agent_id
+    cross join lateral state.head(e.project_id, e.agent_id) h
     left join lateral state.turn_row(e.agent_turn_id) i on true
   ), card as (
     insert into cards.cards (card_id, project_id, type, role, content, metadata, created_at)
@@ -93,7 +93,8 @@ begin
       output_box_id = coalesce(h.home_box_id, h.output_box_id), resume_deadline = null, resume_seconds = null,
         turn_deadline = null, leased_at = null, activity = null, current_tool = null, holds = false,
       updated_at = v_now
-    from ended d where d.active and h.project_id = d.project_id and h.agent_id = d.agent_id
+    from ended d cross join lateral state.head_ctid(d.project_id, d.agent_id) as at (tid)
+    where d.active and h.ctid = at.tid
     returning h.agent_id
   )
   select 'ended', d.project_id, d.agent_id, d.agent_turn_id, d.epoch + (d.active and d.bump_epoch)::int, d.inbox_id,

@@ -15,11 +15,11 @@ begin
       trace_id = split_part(l.traceparent, '-', 2),
     context_box_id = l.context_box_id, output_box_id = coalesce(l.output_box_id, h.output_box_id),
     expecting_correlation_id = l.expecting_correlation_id, holds = coalesce(l.holds, false), leased_at = v_now,
-    shared_deaths = 0,
+    shared_deaths = 0, awake = true,
     updated_at = v_now, turn_deadline = v_now + make_interval(secs => coalesce(h.turn_deadline_seconds,
     (select m.turn_deadline_seconds from state.limits m)))
-  from unnest(p_leases) l
-  where h.project_id = l.project_id and h.agent_id = l.agent_id and h.status = 'idle'
+  from unnest(p_leases) l cross join lateral state.head_ctid(l.project_id, l.agent_id) as at (tid)
+  where h.ctid = at.tid and h.status = 'idle'
   returning 'leased', h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, l.inbox_id, h.worker_target,
     h.active_channel_id, null::jsonb;
 end $$;

@@ -13,7 +13,7 @@ begin
   v_received := array(
     select i.inbox_id from unnest(p_inbox_ids) x
     join state.agent_inbox i on i.inbox_id = x
-    join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
+    cross join lateral state.head(i.project_id, i.agent_id) h
     join state.turn_waiting_tools w on w.project_id = i.project_id and w.tool_call_id = i.correlation_id
     where i.message_type in ('tool_result', 'timeout') and h.status = 'suspended'
       and i.agent_turn_id = h.active_agent_turn_id and i.turn_epoch = h.turn_epoch
@@ -37,7 +37,7 @@ begin
     ), boxed as (
       insert into cards.box_cards (box_id, card_id)
       select h.output_box_id, s.tool_result_card_id from settled s
-      join state.agent_state_head h on h.project_id = s.project_id and h.agent_id = s.agent_id
+      cross join lateral state.head(s.project_id, s.agent_id) h
       where h.output_box_id is not null
     ), consumed as (
       update state.agent_inbox i set status = 'consumed', claimed_by = p_worker, processed_at = v_now,
@@ -50,14 +50,14 @@ begin
         then coalesce(h.resume_deadline, v_now + make_interval(secs => coalesce(h.resume_seconds, 30))) end,
       updated_at = v_now
     from (select s.project_id, s.agent_id, count(*)::int as settled from settled s group by 1, 2) m
-    where h.project_id = m.project_id and h.agent_id = m.agent_id;
+    cross join lateral state.head_ctid(m.project_id, m.agent_id) as at (tid) where h.ctid = at.tid;
 
     return query
     select distinct on (h.project_id, h.agent_id) case when h.waiting_tool_count = 0 then 'resume' else 'received' end,
       h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, t.inbox_id, null::text, h.active_channel_id,
       jsonb_build_object('waiting_tool_count', h.waiting_tool_count)
     from unnest(v_received) x join state.agent_inbox i on i.inbox_id = x
-    join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
+    cross join lateral state.head(i.project_id, i.agent_id) h
     join state.agent_inbox t on t.agent_turn_id = h.active_agent_turn_id and t.message_type in ('turn', 'ui_action');
   end if;
 

@@ -10,12 +10,9 @@ declare
   v_now timestamptz;
   v_done state.verdict[];
 begin
-  perform from state.agent_state_head h
-  join (select distinct w.project_id, w.agent_id from json_to_recordset(p_items) as x (project_id text,
-    tool_call_id text)
-    join state.turn_waiting_tools w on w.project_id = x.project_id and w.tool_call_id = x.tool_call_id) a
-    on h.project_id = a.project_id and h.agent_id = a.agent_id
-  order by h.project_id, h.agent_id for no key update of h;
+  perform state.lock_heads(array_agg(w.project_id), array_agg(w.agent_id))
+  from json_to_recordset(p_items) as x (project_id text, tool_call_id text)
+  join state.turn_waiting_tools w on w.project_id = x.project_id and w.tool_call_id = x.tool_call_id;
   v_now := state.now();
 
   with items as materialized (
@@ -32,7 +29,7 @@ begin
       message_type text, status text, result jsonb, error jsonb, after_execution text, agent_turn_id text,
       turn_epoch bigint)
     join state.turn_waiting_tools w on w.project_id = x.project_id and w.tool_call_id = x.tool_call_id
-    join state.agent_state_head h on h.project_id = w.project_id and h.agent_id = w.agent_id
+    cross join lateral state.head(w.project_id, w.agent_id) h
     left join lateral state.turn_row(w.agent_turn_id) i on true
     where h.status = 'suspended' and h.active_agent_turn_id = w.agent_turn_id and h.turn_epoch = w.turn_epoch
       and w.wait_status = 'waiting'

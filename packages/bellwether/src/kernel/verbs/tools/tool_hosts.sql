@@ -44,7 +44,7 @@ begin
       when w.started_by = p_host then 'started' else 'unknown' end,
     w.agent_id, w.agent_turn_id, w.turn_epoch, w.tool_name, c.content -> 'arguments', w.started_by
   from state.turn_waiting_tools w
-  join state.agent_state_head h on h.project_id = w.project_id and h.agent_id = w.agent_id
+  cross join lateral state.head(w.project_id, w.agent_id) h
   left join cards.cards c on c.card_id = w.tool_call_card_id
   where w.project_id = p_project_id and w.tool_call_id = p_tool_call_id;
 end $$;

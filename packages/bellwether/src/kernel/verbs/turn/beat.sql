@@ -7,11 +7,8 @@ returns setof state.verdict language plpgsql as $$
 declare
   v_now timestamptz;
 begin
-  perform from state.agent_state_head h
-  join json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint)
-    on h.project_id = x.project_id and h.agent_id = x.agent_id
-  where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
-  order by h.project_id, h.agent_id for no key update of h;
+  perform state.lock_heads(array_agg(x.project_id), array_agg(x.agent_id))
+  from json_to_recordset(p_items) as x (project_id text, agent_id text);
   v_now := state.now();
 
   return query
@@ -27,7 +24,7 @@ begin
     update state.agent_state_head h set updated_at = v_now,
       activity = coalesce(l.activity, h.activity), current_tool = case when l.activity is null then h.current_tool
         else l.current_tool end
-    from live l where h.project_id = l.project_id and h.agent_id = l.agent_id
+    from live l cross join lateral state.head_ctid(l.project_id, l.agent_id) as at (tid) where h.ctid = at.tid
   ), refreshed as (
     update state.agent_inbox i set processed_at = v_now from live l where i.inbox_id = l.inbox_id
   ), announced as (

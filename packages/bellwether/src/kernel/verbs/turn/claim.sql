@@ -47,10 +47,12 @@ begin
   select array_agg(h.project_id), array_agg(h.agent_id), coalesce(array_agg(h.inbox_id), '{}'),
     array_agg(h.shared_deaths) into v_projects, v_agents, v_seen, v_deaths_of from (
     select h.project_id, h.agent_id, i.inbox_id, h.shared_deaths from state.agent_inbox i
-    join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
+    cross join lateral (
+      select h.project_id, h.agent_id, h.shared_deaths from state.agent_state_head h
+      where h.project_id = i.project_id and h.agent_id = i.agent_id
+      order by h.epoch_group desc limit 1 for no key update skip locked) h
     where i.worker_target = p_target and i.status = 'pending'
-    order by i.created_at, i.inbox_id limit v_max
-    for no key update of h skip locked) h;
+    order by i.created_at, i.inbox_id limit v_max) h;
   v_now := state.now();
 
   if v_slots is not null and v_agents is not null then
@@ -85,7 +87,7 @@ begin
       order by i.created_at, i.inbox_id
     ), started as (
       update state.agent_state_head h set status = 'running', updated_at = v_now, activity = null, current_tool = null
-      from rows r where h.project_id = r.project_id and h.agent_id = r.agent_id
+      from rows r cross join lateral state.head_ctid(r.project_id, r.agent_id) as at (tid) where h.ctid = at.tid
     )
     update state.agent_inbox i set status = 'processing', claimed_by = p_worker, processed_at = v_now,
       started_at = coalesce(i.started_at, v_now)
@@ -108,8 +110,7 @@ begin
           h.correlation_id, s.profile_id, s.context_box_id, s.output_box_id, s.turn_deadline, r.detail
         from state.route_receipts(v_others, p_worker, p_resume_lease_seconds) r
         left join state.agent_inbox h on r.what = 'resume' and h.inbox_id = r.inbox_id
-        left join state.agent_state_head s on r.what = 'resume' and s.project_id = r.project_id
-          and s.agent_id = r.agent_id;
+        left join lateral state.head(r.project_id, r.agent_id) s on r.what = 'resume';
       end if;
     end if;
 
@@ -118,8 +119,7 @@ begin
   end if;
 
   if what is distinct from 'held_back' and exists (
-    select from state.agent_inbox i join state.agent_state_head h on h.project_id = i.project_id
-      and h.agent_id = i.agent_id
+    select from state.agent_inbox i cross join lateral state.head(i.project_id, i.agent_id) h
     where i.worker_target = p_target and i.status = 'pending')
   then
     what := 'again';
@@ -169,6 +169,6 @@ begin
     h.active_channel_id, i.message_type, i.payload, i.deaths, i.recursion_depth, i.traceparent, i.correlation_id,
     h.profile_id, h.context_box_id, h.output_box_id, h.turn_deadline, null::jsonb
   from unnest(v_turns) t join state.agent_inbox i on i.agent_turn_id = t and i.message_type in ('turn', 'ui_action')
-  join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
+  cross join lateral state.head(i.project_id, i.agent_id) h
   where h.active_agent_turn_id = t and h.status = 'suspended' and h.waiting_tool_count = 0;
 end $$;

@@ -10,9 +10,8 @@ declare
   v_endings state.ending[];
   v_items state.delivery[] := array(select x from json_populate_recordset(null::state.delivery, p_items) x);
 begin
-  perform from state.agent_state_head h
-  join unnest(v_items) x on h.project_id = x.project_id and h.agent_id = x.agent_id
-  order by h.project_id, h.agent_id for no key update of h;
+  perform state.lock_heads(array(select x.project_id from unnest(v_items) x),
+    array(select x.agent_id from unnest(v_items) x));
 
   v_endings := array(
     select distinct on (x.agent_turn_id) row(x.project_id, x.agent_id, x.agent_turn_id, false, x.status, x.error,
@@ -42,7 +41,7 @@ begin
     case when h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
       then jsonb_build_object('missing', state.missing_fields(h.context_box_id, x.content)) end
   from unnest(v_items) x
-  left join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
+  left join lateral state.head(x.project_id, x.agent_id) h on true
   left join lateral state.turn_row(x.agent_turn_id) i on true
   -- A turn that ended here has its verdict; another epoch of it, or another agent, is stale.
   where x.agent_turn_id <> all (v_live) or (i.turn_epoch, i.agent_id, i.project_id)

@@ -10,7 +10,9 @@ returns setof state.verdict language plpgsql as $$
 declare
   v_now timestamptz;
   v_max_depth int;
-  v_locked int;
+  v_projects text[];
+  v_agents text[];
+  v_count int;
   v_done state.verdict[];
   v_new text[];
   v_items state.new_turn[] := p_turns;
@@ -19,20 +21,21 @@ declare
   v_boxed boolean;
 begin
   -- Locks all heads first, whatever their status, in one order (hazards 1 and 8).
-  v_locked := (select count(*) from (
-    select from state.agent_state_head h join unnest(v_items) x on h.project_id = x.project_id
-      and h.agent_id = x.agent_id
-    order by h.project_id, h.agent_id for no key update of h) locked);
-  if v_locked < cardinality(v_items) then
-    -- Creates the missing head of an agent in the roster, then continues under its lock.
-    insert into state.agent_state_head (project_id, agent_id, profile_id, worker_target, updated_at)
-    select distinct a.project_id, a.agent_id, a.profile_id, a.worker_target, state.now()
+  select array_agg(x.project_id), array_agg(x.agent_id), count(distinct (x.project_id, x.agent_id))
+    into v_projects, v_agents, v_count from unnest(v_items) x;
+  if state.lock_heads(v_projects, v_agents) < v_count then
+    -- Creates the missing head of an agent in the roster, under the lock of its roster row, then continues under the
+    -- head's lock.
+    perform from resource.project_agents a join unnest(v_items) x on a.project_id = x.project_id
+      and a.agent_id = x.agent_id
+    where not exists (select from state.head(a.project_id, a.agent_id))
+    order by a.project_id, a.agent_id for no key update of a;
+    insert into state.agent_state_head (project_id, agent_id, profile_id, worker_target, updated_at, awake)
+    select distinct a.project_id, a.agent_id, a.profile_id, a.worker_target, state.now(), false
     from unnest(v_items) x join resource.project_agents a on a.project_id = x.project_id and a.agent_id = x.agent_id
-    order by a.project_id, a.agent_id
-    on conflict do nothing;
-    perform from state.agent_state_head h join unnest(v_items) x on h.project_id = x.project_id
-      and h.agent_id = x.agent_id
-    order by h.project_id, h.agent_id for no key update of h;
+    where not exists (select from state.head(a.project_id, a.agent_id))
+    order by a.project_id, a.agent_id;
+    perform state.lock_heads(v_projects, v_agents);
   end if;
 
   select state.now(), l.max_recursion_depth into v_now, v_max_depth from state.limits l;
@@ -43,9 +46,10 @@ begin
     select x.*, h.worker_target, h.turn_epoch + 1 as epoch, h.status = 'idle' as idle, b.output_box_id,
       -- An idle agent with an empty queue and a free box takes its first turn at once; other turns are queued.
       h.status = 'idle' and row_number() over (partition by x.project_id, x.agent_id order by x.ord) = 1
-        and row_number() over (partition by b.output_box_id order by x.ord) = 1 and not exists (
-      select from state.agent_state_head o where o.output_box_id = b.output_box_id
-        and o.active_agent_turn_id is not null offset 0)
+        and row_number() over (partition by b.output_box_id order by x.ord) = 1
+        and case when b.output_box_id is not distinct from h.home_box_id
+          then not exists (select from state.borrowed_boxes o where o.box_id = b.output_box_id offset 0)
+          else state.may_borrow_box(b.output_box_id) end
         and not exists (select from state.agent_inbox q
           where q.project_id = x.project_id and q.agent_id = x.agent_id and q.status = 'queued' offset 0) as lease
     from unnest(v_items) with ordinality as x (inbox_id, agent_turn_id, project_id, agent_id, channel_id,
@@ -96,8 +100,7 @@ begin
   end if;
   -- Idle but not leased above: an older turn is queued, or the box is in use.
   if v_left then
-    return query select * from state.dispatch_next(
-      array(select x.project_id from unnest(v_items) x), array(select x.agent_id from unnest(v_items) x));
+    return query select * from state.dispatch_next(v_projects, v_agents);
   end if;
 
   if v_boxed then
@@ -122,7 +125,7 @@ begin
     x.project_id, x.agent_id, r.agent_turn_id, r.turn_epoch, x.inbox_id, null::text, r.channel_id,
     jsonb_build_object('inbox_id', r.inbox_id, 'status', r.status)
   from unnest(v_items) x
-  left join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
+  left join lateral state.head(x.project_id, x.agent_id) h on true
   left join lateral (
     (select * from state.agent_inbox i where i.inbox_id = x.inbox_id)
     union all

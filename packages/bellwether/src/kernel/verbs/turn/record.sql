@@ -11,11 +11,14 @@ declare
   v_live text[];
 begin
   v_live := array(
-    select h.active_agent_turn_id || ' ' || h.turn_epoch from state.agent_state_head h
-    join json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint)
-      on h.project_id = x.project_id and h.agent_id = x.agent_id
-    where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch and h.status = 'running'
-    order by h.project_id, h.agent_id for share of h);
+    select x.agent_turn_id || ' ' || x.turn_epoch
+    from (select * from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text,
+      turn_epoch bigint) order by x.project_id, x.agent_id) x
+    cross join lateral (
+      select h.active_agent_turn_id, h.turn_epoch, h.status from state.agent_state_head h
+      where h.project_id = x.project_id and h.agent_id = x.agent_id
+      order by h.epoch_group desc limit 1 for share) h
+    where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch and h.status = 'running');
   v_now := state.now();
 
   if v_live <> '{}' then
@@ -23,7 +26,7 @@ begin
       select x.*, h.output_box_id from rows from (json_to_recordset(p_items) as (project_id text, agent_id text,
         agent_turn_id text, turn_epoch bigint, cards json))
         with ordinality as x (project_id, agent_id, agent_turn_id, turn_epoch, cards, ord)
-      join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
+      cross join lateral state.head(x.project_id, x.agent_id) h
       where x.agent_turn_id || ' ' || x.turn_epoch = any (v_live) and x.cards is not null
     ), made as (
       insert into cards.cards (card_id, project_id, type, role, content, metadata, created_at)
@@ -44,7 +47,7 @@ begin
       select x.project_id, x.agent_id, x.agent_turn_id, h.active_channel_id, i.traceparent, s.*
       from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint,
         step json)
-      join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
+      cross join lateral state.head(x.project_id, x.agent_id) h
       left join lateral state.turn_row(x.agent_turn_id) i on true
       cross join lateral json_to_record(x.step) as s (step_id text, phase text, status text, tool_call_ids text[],
         metadata jsonb, error text)

@@ -9,17 +9,14 @@ declare
   v_now timestamptz;
   v_live text[];
 begin
-  perform from state.agent_state_head h
-  join json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint)
-    on h.project_id = x.project_id and h.agent_id = x.agent_id
-  where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
-  order by h.project_id, h.agent_id for no key update of h;
+  perform state.lock_heads(array_agg(x.project_id), array_agg(x.agent_id))
+  from json_to_recordset(p_items) as x (project_id text, agent_id text);
   v_now := state.now();
 
   v_live := array(
     select x.agent_turn_id from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text,
       turn_epoch bigint, step_id text)
-    join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
+    cross join lateral state.head(x.project_id, x.agent_id) h
     where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch and h.status = 'suspended'
       and h.waiting_tool_count = 0
       and (x.step_id is null or exists (
@@ -39,7 +36,8 @@ begin
     update state.agent_state_head h set status = 'running', resume_deadline = null, resume_seconds = null,
       activity = 'thinking', current_tool = null, updated_at = v_now
     from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text)
-    where h.project_id = x.project_id and h.agent_id = x.agent_id and x.agent_turn_id = any (v_live)
+    cross join lateral state.head_ctid(x.project_id, x.agent_id) as at (tid)
+    where h.ctid = at.tid and x.agent_turn_id = any (v_live)
     returning h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, h.active_channel_id, h.trace_id
   ), announced as (
     insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
@@ -58,7 +56,7 @@ begin
     null::jsonb
   from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint)
   -- Another epoch of a resumed turn is stale too.
-  where not exists (select from state.agent_state_head h where h.project_id = x.project_id and h.agent_id = x.agent_id
-    and h.active_agent_turn_id = any (v_live) and h.active_agent_turn_id = x.agent_turn_id
+  where not exists (select from state.head(x.project_id, x.agent_id) h
+    where h.active_agent_turn_id = any (v_live) and h.active_agent_turn_id = x.agent_turn_id
     and h.turn_epoch = x.turn_epoch);
 end $$;

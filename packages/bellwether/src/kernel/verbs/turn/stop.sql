@@ -9,11 +9,8 @@ returns setof state.verdict language plpgsql as $$
 declare
   v_endings state.ending[];
 begin
-  perform from state.agent_state_head h
-  join (select distinct i.project_id, i.agent_id from unnest(p_turns) t
-    join state.agent_inbox i on i.agent_turn_id = t and i.message_type in ('turn', 'ui_action')) a
-    on h.project_id = a.project_id and h.agent_id = a.agent_id
-  order by h.project_id, h.agent_id for no key update of h;
+  perform state.lock_heads(array_agg(i.project_id), array_agg(i.agent_id))
+  from unnest(p_turns) t cross join lateral state.turn_row(t) i;
 
   v_endings := array(
     select distinct on (i.agent_turn_id) row(i.project_id, i.agent_id, i.agent_turn_id,
@@ -24,7 +21,7 @@ begin
       coalesce(t.stopped_by, 'an unnamed caller'), coalesce(t.reason, 'no reason was given'))::state.ending
     from unnest(p_turns, p_card_ids, p_stopped_by, p_reasons) as t (turn, card_id, stopped_by, reason)
     join state.agent_inbox i on i.agent_turn_id = t.turn and i.message_type in ('turn', 'ui_action')
-    join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
+    cross join lateral state.head(i.project_id, i.agent_id) h
     where i.ended_at is null and (i.status = 'queued' or h.active_agent_turn_id = i.agent_turn_id)
     order by i.agent_turn_id);
   if v_endings <> '{}' then
@@ -48,11 +45,8 @@ begin
       and i.message_type in ('turn', 'ui_action')
     where i.ended_at is null);
   if v_turns <> '{}' then
-    perform from state.agent_state_head h
-    join (select distinct i.project_id, i.agent_id from unnest(v_turns) t
-      join state.agent_inbox i on i.agent_turn_id = t and i.message_type in ('turn', 'ui_action')) a
-      on h.project_id = a.project_id and h.agent_id = a.agent_id
-    order by h.project_id, h.agent_id for no key update of h;
+    perform state.lock_heads(array_agg(i.project_id), array_agg(i.agent_id))
+    from unnest(v_turns) t cross join lateral state.turn_row(t) i;
     v_now := state.now();
     with written as (
       insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
@@ -64,8 +58,8 @@ begin
       join state.agent_inbox i on i.agent_turn_id = x.agent_turn_id and i.message_type in ('turn', 'ui_action')
         and i.ended_at is null
       -- A refused row was never its agent's turn: there is nothing to stop.
-      join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
-        and (i.status = 'queued' or h.active_agent_turn_id = i.agent_turn_id)
+      cross join lateral state.head(i.project_id, i.agent_id) h
+      where (i.status = 'queued' or h.active_agent_turn_id = i.agent_turn_id)
       on conflict do nothing
       returning inbox_id, project_id, agent_id, agent_turn_id, traceparent
     ), edges as (

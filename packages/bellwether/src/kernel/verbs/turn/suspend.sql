@@ -13,17 +13,14 @@ declare
   v_now timestamptz;
   v_live text[];
 begin
-  perform from state.agent_state_head h
-  join json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint)
-    on h.project_id = x.project_id and h.agent_id = x.agent_id
-  where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
-  order by h.project_id, h.agent_id for no key update of h;
+  perform state.lock_heads(array_agg(x.project_id), array_agg(x.agent_id))
+  from json_to_recordset(p_items) as x (project_id text, agent_id text);
   v_now := state.now();
 
   v_live := array(
     select x.agent_turn_id || ' ' || x.turn_epoch from json_to_recordset(p_items) as x (project_id text, agent_id text,
       agent_turn_id text, turn_epoch bigint, calls json)
-    join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
+    cross join lateral state.head(x.project_id, x.agent_id) h
     where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch and h.status = 'running'
       and json_array_length(x.calls) > 0
       -- Tool call ids are unique per project: with a repeated one, one result would answer two calls.
@@ -47,7 +44,7 @@ begin
         hosted_by text, pmo_tool text)) with ordinality
         as c (tool_call_id, tool_name, card_id, arguments, after_execution, timeout_seconds, idempotent, hosted_by,
         pmo_tool, ord)
-      join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
+      cross join lateral state.head(x.project_id, x.agent_id) h
       left join lateral state.turn_row(x.agent_turn_id) i on true
       left join resource.tools t on t.project_id = x.project_id and t.tool_name = c.tool_name
       where x.agent_turn_id || ' ' || x.turn_epoch = any (v_live)
@@ -97,7 +94,7 @@ begin
       status = 'suspended', waiting_tool_count = s.waiting, resume_seconds = s.seconds,
         resume_deadline = v_now + make_interval(secs => s.seconds),
       activity = 'awaiting_tool_result', current_tool = s.tool, expecting_correlation_id = null, updated_at = v_now
-    from sums s where h.project_id = s.project_id and h.agent_id = s.agent_id;
+    from sums s cross join lateral state.head_ctid(s.project_id, s.agent_id) as at (tid) where h.ctid = at.tid;
     if p_fork is not null then
       perform state.open_batches(p_fork);
     end if;
@@ -117,7 +114,7 @@ begin
       then '{"reason": "no calls, or a tool_call_id that was used before"}'::jsonb end
   from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint,
     step_id text, calls json)
-  left join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id;
+  left join lateral state.head(x.project_id, x.agent_id) h on true;
 end $$;
 
 -- A number of seconds from a tool's options; null if it is invalid.

@@ -11,18 +11,21 @@ declare
   v_hidden text;
 begin
   v_live := array(
-    select h.active_agent_turn_id || ' ' || h.turn_epoch from state.agent_state_head h
-    join json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint)
-      on h.project_id = x.project_id and h.agent_id = x.agent_id
-    where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch and h.status = 'running'
-    order by h.project_id, h.agent_id for no key update of h);
+    select x.agent_turn_id || ' ' || x.turn_epoch
+    from (select * from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text,
+      turn_epoch bigint) order by x.project_id, x.agent_id) x
+    cross join lateral (
+      select h.active_agent_turn_id, h.turn_epoch, h.status from state.agent_state_head h
+      where h.project_id = x.project_id and h.agent_id = x.agent_id
+      order by h.epoch_group desc limit 1 for no key update) h
+    where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch and h.status = 'running');
 
   if v_live <> '{}' then
     -- A turn sees only its own two boxes (T5.2): compaction must not give it cards of another box.
     select id into v_hidden
     from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint,
       card_ids json)
-    join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
+    cross join lateral state.head(x.project_id, x.agent_id) h
     cross join lateral json_array_elements_text(coalesce(x.card_ids, '[]')) id
     where x.agent_turn_id || ' ' || x.turn_epoch = any (v_live)
       and not exists (select from cards.box_cards b where b.box_id in (h.context_box_id, h.output_box_id)
@@ -38,12 +41,18 @@ begin
       from json_to_recordset(p_items) as x (project_id text, agent_turn_id text, turn_epoch bigint, box_id text,
         card_ids json, cards json)
       where x.agent_turn_id || ' ' || x.turn_epoch = any (v_live)));
+    update cards.boxes b set agent_id = h.agent_id
+    from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint,
+      box_id text)
+    cross join lateral state.head(x.project_id, x.agent_id) h
+    where b.box_id = x.box_id and h.home_box_id = h.output_box_id
+      and x.agent_turn_id || ' ' || x.turn_epoch = any (v_live);
     update state.agent_state_head h set output_box_id = x.box_id,
       home_box_id = case when h.home_box_id = h.output_box_id then x.box_id else h.home_box_id end
     from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint,
       box_id text)
-    where h.project_id = x.project_id and h.agent_id = x.agent_id
-      and x.agent_turn_id || ' ' || x.turn_epoch = any (v_live);
+    cross join lateral state.head_ctid(x.project_id, x.agent_id) as at (tid)
+    where h.ctid = at.tid and x.agent_turn_id || ' ' || x.turn_epoch = any (v_live);
   end if;
 
   return query

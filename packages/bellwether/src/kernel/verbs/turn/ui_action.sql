@@ -32,9 +32,9 @@ begin
         and i.correlation_id = x.action_id and i.message_type in ('turn', 'ui_action') offset 0)
       and not exists (select from resource.project_agents a
         where a.project_id = x.project_id and a.agent_id = x.agent_id and a.status = 'retired' offset 0)
-      and not exists (
-      select from state.agent_state_head o where o.output_box_id = h.output_box_id
-        and o.active_agent_turn_id is not null offset 0)
+      and case when h.output_box_id is not distinct from h.home_box_id
+          then not exists (select from state.borrowed_boxes o where o.box_id = h.output_box_id offset 0)
+          else state.may_borrow_box(h.output_box_id) end
     order by x.project_id, x.agent_id, x.ord
   ), edges as (
     insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, target_agent_id,

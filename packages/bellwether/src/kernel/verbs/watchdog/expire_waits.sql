@@ -16,7 +16,7 @@ language sql volatile as $$
       and not exists (select from state.agent_inbox r
         where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
         and r.message_type in ('tool_result', 'timeout') offset 0)) w on true
-  where h.active_agent_turn_id is not null and h.status = 'suspended' and h.worker_target = p_target
+  where h.awake and h.active_agent_turn_id is not null and h.status = 'suspended' and h.worker_target = p_target
     -- Time outside the watch window does not count: one full wait must pass inside it (W2.10). For long waits (people
     -- answer within days) five minutes are enough, because workers that restart every night would never expire one
     -- otherwise.
@@ -44,7 +44,7 @@ begin
   v_due := array(
     select distinct h.active_agent_turn_id from json_to_recordset(p_items) as x (project_id text, agent_id text,
       agent_turn_id text, turn_epoch bigint)
-    join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
+    cross join lateral state.head(x.project_id, x.agent_id) h
     where h.status = 'suspended' and h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
       and h.resume_deadline < v_now);
   if v_due = '{}' then return; end if;

@@ -13,7 +13,7 @@ declare
 begin
   select array_agg(l.project_id), array_agg(l.agent_id) into v_projects, v_agents from (
     select h.project_id, h.agent_id from state.agent_state_head h
-    where h.active_agent_turn_id is not null and h.updated_at < v_quiet and h.status = 'dispatched'
+    where h.awake and h.active_agent_turn_id is not null and h.updated_at < v_quiet and h.status = 'dispatched'
     limit p_limit for no key update of h skip locked) l;
   if v_agents is null then return; end if;
 
@@ -148,6 +148,23 @@ begin
   select * from leased;
 end $$;
 
+-- Marks agents that have been idle for p_idle_seconds as not awake, so that sweeps no longer read their heads.
+create or replace function state.rest_agents(p_idle_seconds double precision, p_limit int) returns int
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_before timestamptz := state.now() - make_interval(secs => p_idle_seconds);
+  v_rows int;
+begin
+  update state.agent_state_head h set awake = false from (
+    select h.ctid as tid from state.agent_state_head h
+    where h.awake and h.status = 'idle' and h.updated_at < v_before
+    limit p_limit for no key update of h skip locked) r
+  where h.ctid = r.tid;
+  get diagnostics v_rows = row_count;
+  return v_rows;
+end $$;
+
 -- After the clock was set back, signs of life lie in the future and would hide silence until the clock catches up. One
 -- second of tolerance covers rows that are written while this runs.
 create or replace function state.reset_future_times() returns int language plpgsql as $$
@@ -156,18 +173,18 @@ declare
   v_future timestamptz := v_now + interval '1 second';
   v_rows int;
 begin
-  perform from state.agent_state_head h where h.active_agent_turn_id is not null and h.updated_at > v_future
+  perform from state.agent_state_head h where h.awake and h.active_agent_turn_id is not null and h.updated_at > v_future
   order by h.project_id, h.agent_id for no key update of h;
   -- The resume lease of such a turn might never expire; its holder, if alive, is still fenced.
   update state.turn_resume_ledger l set lease_expires_at = v_now from state.agent_state_head h
-  where h.active_agent_turn_id is not null and h.updated_at > v_future and l.agent_turn_id = h.active_agent_turn_id
-    and l.status = 'processing';
+  where h.awake and h.active_agent_turn_id is not null and h.updated_at > v_future
+    and l.agent_turn_id = h.active_agent_turn_id and l.status = 'processing';
   update state.agent_state_head h set updated_at = v_now,
     leased_at = least(h.leased_at, v_now),
     turn_deadline = least(h.turn_deadline, v_now + (h.turn_deadline - h.leased_at)),
     resume_deadline = case when h.resume_deadline is not null
       then least(h.resume_deadline, v_now + make_interval(secs => coalesce(h.resume_seconds, 0))) end
-  where h.active_agent_turn_id is not null and h.updated_at > v_future;
+  where h.awake and h.active_agent_turn_id is not null and h.updated_at > v_future;
   get diagnostics v_rows = row_count;
   update state.agent_inbox i set processed_at = v_now where i.status = 'processing' and i.processed_at > v_future;
   update state.workers w set seen_at = least(w.seen_at, v_now), last_claim_at = least(w.last_claim_at, v_now),

@@ -74,7 +74,7 @@ begin
           or coalesce(p_now - t.claimed_at > make_interval(secs => s.suspended_reap_seconds), true)))
     limit 1
   ) r
-  where h.active_agent_turn_id is not null
+  where h.awake and h.active_agent_turn_id is not null
     and (h.updated_at < v_quiet or h.turn_deadline < p_now)
   limit p_limit;
 end $$;

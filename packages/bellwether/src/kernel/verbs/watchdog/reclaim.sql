@@ -68,7 +68,7 @@ begin
   ), bumped as (
     -- Not updated_at: only a worker's sign of life counts, so that W2.6 ends a turn that no worker takes over.
     update state.agent_state_head h set turn_epoch = h.turn_epoch + 1, shared_deaths = s.shared_deaths
-    from silent s where h.project_id = s.project_id and h.agent_id = s.agent_id
+    from silent s cross join lateral state.head_ctid(s.project_id, s.agent_id) as at (tid) where h.ctid = at.tid
   ), shared as (
     update state.workers w set shared_death_at = v_now
     from (select distinct s.claimed_by from silent s where s.inbox_id = any (v_sharing)) s
@@ -146,7 +146,7 @@ begin
     where i.status = 'processing'
   ), bumped as (
     update state.agent_state_head h set turn_epoch = h.turn_epoch + 1
-    from given g where h.project_id = g.project_id and h.agent_id = g.agent_id
+    from given g cross join lateral state.head_ctid(g.project_id, g.agent_id) as at (tid) where h.ctid = at.tid
   ), noted as (
     insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after,
       created_at)

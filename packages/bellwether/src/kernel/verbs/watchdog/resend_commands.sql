@@ -15,7 +15,7 @@ begin
     join state.turn_waiting_tools w on w.agent_turn_id = h.active_agent_turn_id and w.turn_epoch = h.turn_epoch
     left join lateral state.turn_row(h.active_agent_turn_id) i on true
     left join resource.tools t on t.project_id = w.project_id and t.tool_name = w.tool_name
-    where h.active_agent_turn_id is not null and h.status = 'suspended' and h.worker_target = p_target
+    where h.awake and h.active_agent_turn_id is not null and h.status = 'suspended' and h.worker_target = p_target
       and h.resume_deadline > v_now
       and w.wait_status = 'waiting' and w.sent_at < v_now - make_interval(secs => p_older_than_seconds)
       -- 30 seconds: longer than a host needs to recover from a database restart.

@@ -109,6 +109,16 @@ export async function requeueExpiredResumeLedgers(db: Queryable): Promise<number
   return row?.rows ?? 0
 }
 
+// Longer than the pauses of a busy agent, so that its head is not written twice per turn.
+const restSeconds = 60
+// Idle agents cost sweeps little: a fleet that became idle at once is marked in several steps.
+const restMax = 5_000
+
+/** Marks agents that are idle for a while, so that sweeps no longer read their heads. */
+export async function restAgents(db: Queryable): Promise<void> {
+  await db.query({ name: 'bw_rest_agents', text: 'select state.rest_agents($1, $2)', values: [restSeconds, restMax] })
+}
+
 /** Resets signs of life that lie in the future because the clock was set back. */
 export async function resetFutureTimes(db: Queryable): Promise<void> {
   await db.query({ text: 'select state.reset_future_times()' })
