@@ -243,7 +243,7 @@ describe('migrations', () => {
   })
 
   it('[T5.3] heads and boxes of an older database are migrated, and its turns continue', async () => {
-    const fresh = await freshDatabase()
+    const fresh = await freshDatabase({ empty: true })
     const { db } = fresh
     const older = migrations().filter(({ name }) => name < '0010')
     for (const { text } of older) await db.query({ text })
