@@ -20,6 +20,7 @@ const fields = {
   dependencies: z.array(taskId).max(1_000),
   role: line(128),
   agent: line(128),
+  capabilities: z.array(line(128)).max(50).describe('what the agent must be able to do, by the runtime policy'),
   verify: z
     .array(
       z.union([

@@ -5,7 +5,7 @@
 import type { BoardTask, TaskChoice } from '@bellwether/protocol/http'
 import { Retryable } from '@bellwether/protocol'
 import { nextTask } from '../board/tasks/next-task.js'
-import type { DispatchPolicies } from '../board/dispatch/dispatcher.js'
+import { readyRules, type Dispatcher, type DispatchPolicies } from '../board/dispatch/dispatcher.js'
 import { openRun, textField } from '../board/tasks/task-fields.js'
 import { readinessIndex } from '../board/tasks/readiness-index.js'
 import { budgetsOf, limitsFor, type BudgetEntry, type BudgetPolicy } from '../board/policies/budget.js'
@@ -19,7 +19,7 @@ export interface BoardMoment {
   readonly state: BoardState
   readonly nowMs: number
   readonly rules: ReadyRules
-  readonly policies: Pick<DispatchPolicies, 'recovery' | 'budget'>
+  readonly policies: Pick<DispatchPolicies, 'recovery' | 'budget' | 'runtime'>
   readonly choice: TaskChoice
   /** The place of each ready task, from 1. */
   readonly places: ReadonlyMap<string, number>
@@ -28,10 +28,10 @@ export interface BoardMoment {
 export function momentOf(
   state: BoardState,
   nowMs: number,
-  firstAgent: string,
+  settings: Dispatcher['settings'],
   policies: BoardMoment['policies'],
 ): BoardMoment {
-  const rules = { firstAgent, recovery: policies.recovery }
+  const rules = readyRules({ settings }, policies)
   const choice = nextTask(state, nowMs, rules)
   const places = new Map<string, number>()
   for (const { task } of readinessIndex(state, nowMs, rules).ready) places.set(task.taskId, places.size + 1)

@@ -41,6 +41,7 @@ describe('settings', () => {
       max_queue_seconds: 3600,
       turn_deadline_seconds: 3600,
       max_recursion_depth: 20,
+      relay_poll_seconds: 0.1,
       retention_days: 30,
     })
     expect(worker).toEqual({

@@ -51,6 +51,11 @@ const pmo = z.object({
     { max: 30 * daySeconds },
   ),
   turn_deadline_seconds: seconds(3_600, 'The maximum duration of a turn, from lease to end.', { max: 30 * daySeconds }),
+  relay_poll_seconds: seconds(
+    0.1,
+    'How often the relay reads the outbox when the bell does not ring: the longest delay of a tool command or event.',
+    { max: 60 },
+  ),
   max_recursion_depth: count(20, 'The maximum depth of turns that start other turns.', { max: 1_000 }),
   retention_days: count(30, 'How many days ended turns and their events are kept.', { max: 3_650 }),
 })

@@ -202,11 +202,11 @@ describe('bellwether migrate-config-v2', () => {
     return { code, stdout: run.stdout(), stderr: run.stderr(), unchanged: after === text }
   }
 
-  it('[H9.1] the command is a dry run by default, prints one object with --json, and exits with 0, 1 or 2', async () => {
+  it('[H9.1] the command is a dry run by default, prints one JSON summary unless --text is given, and exits with 0, 1 or 2', async () => {
     const [dry, done, human, broken, both, nowhere] = await Promise.all([
-      cli('dry', old, '--json'),
+      cli('dry', old),
       cli('done', old, '--apply', '--json'),
-      cli('human', JSON.stringify({ agents: ['a'], 'old\u001b[31m': 1 })),
+      cli('human', JSON.stringify({ agents: ['a'], 'old\u001b[31m': 1 }), '--text'),
       cli('broken', '{broken', '--dry-run', '--json'),
       cli('both', old, '--dry-run', '--apply'),
       cli('nowhere', old, '--root', join(root, 'no-such-folder')),

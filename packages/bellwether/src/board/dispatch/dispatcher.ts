@@ -11,6 +11,7 @@ import type { Evidence, Spawner } from '../ports.js'
 import type { AcceptancePolicy, VerifyCommand } from '../policies/acceptance.js'
 import type { BudgetPolicy } from '../policies/budget.js'
 import { human, type RecoveryPolicy } from '../policies/recovery.js'
+import type { RuntimeAgent } from '../policies/runtime.js'
 import type { ReadyRules } from '../tasks/ready.js'
 import type { KnowledgeOutcome } from '@bellwether/protocol/http'
 import type { Backfill, LessonSource } from '../policies/knowledge.js'
@@ -22,7 +23,10 @@ export interface DispatchPolicies {
   readonly acceptance: AcceptancePolicy
   readonly calls: CallPolicy
   /** From config/runtime-policy.json; takes precedence over the setting. */
-  readonly runtime?: { readonly explicit: { readonly maxConcurrentSpawns: number | null } }
+  readonly runtime?: {
+    readonly agents?: readonly RuntimeAgent[]
+    readonly explicit: { readonly maxConcurrentSpawns: number | null }
+  }
 }
 
 export interface DispatchSettings {
@@ -71,8 +75,11 @@ export function concurrencyLimit(dispatcher: Dispatcher, policies: DispatchPolic
   return policies.runtime?.explicit.maxConcurrentSpawns ?? dispatcher.settings.maxConcurrentSpawns
 }
 
-export function readyRules({ settings }: Dispatcher, { recovery }: Pick<DispatchPolicies, 'recovery'>): ReadyRules {
-  return { firstAgent: settings.firstAgent, recovery }
+export function readyRules(
+  { settings }: Pick<Dispatcher, 'settings'>,
+  { recovery, runtime }: Pick<DispatchPolicies, 'recovery' | 'runtime'>,
+): ReadyRules {
+  return { firstAgent: settings.firstAgent, recovery, agents: runtime?.agents ?? [] }
 }
 
 export function createDispatcher(options: DispatcherOptions): Dispatcher {

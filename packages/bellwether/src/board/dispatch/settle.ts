@@ -19,6 +19,7 @@ import { handoffEntry } from '../tasks/reminders.js'
 import { parseObject } from '../policies/inside.js'
 import { accept, type EvidenceRecord } from '../policies/acceptance.js'
 import { budgetOf, budgetPayload, recordAndCheckBudget, type BudgetVerdict } from '../policies/budget.js'
+import { eligibleChain } from '../policies/eligible.js'
 import type { Backfill, LessonSource } from '../policies/knowledge.js'
 import { reportedFailure } from '../policies/reported-failure.js'
 import { recover, recoveryCleared, recoveryOf, recoveryPayload } from '../policies/recovery.js'
@@ -274,7 +275,8 @@ function failed(
 ): Draft {
   const { reasonCode } = verdict
   const failure = { taskId: task.taskId, reasonCode, assignee: run.agent }
-  const decision = recover(policies.recovery, recoveryOf(task, reasonCode), failure, parts.nowMs)
+  const recovery = eligibleChain(policies.recovery, policies.runtime?.agents ?? [], task)
+  const decision = recover(recovery, recoveryOf(task, reasonCode), failure, parts.nowMs)
   const spawn = spawnReport(parts.about, { metrics: parts.metrics, ...recoveryFields(decision) })
   return blocked(task, parts.actor, reasonCode, decision.blockedReason, {
     ...parts.ending,

@@ -17,6 +17,7 @@ import { abortOf, claimOf, frozenOf, hintedAgent, iso, pausedBy } from '../tasks
 import { kernelIdentity, spawnTurn, buildPrompt } from './spawn-turn.js'
 import type { KernelIdentity } from '../ports.js'
 import { handoffEntry } from '../tasks/reminders.js'
+import { chooseAgent } from '../policies/eligible.js'
 import { budgetOf, precheckBudget } from '../policies/budget.js'
 import type { KnowledgeOutcome } from '@bellwether/protocol/http'
 import { recoveryPayload } from '../policies/recovery.js'
@@ -94,7 +95,12 @@ async function claim(dispatcher: Dispatcher, policies: DispatchPolicies, pick: T
     const next = pick(state, nowMs, rules)
     if (next.task === null) return refuse(next.because, next.code)
     const { task } = next
-    const agent = hintedAgent(task) !== null && missing.has(next.assignee) ? settings.firstAgent : next.assignee
+    const isMissing = hintedAgent(task) !== null && missing.has(next.assignee)
+    const choice = isMissing
+      ? chooseAgent(rules.agents ?? [], task, settings.firstAgent, false)
+      : { agent: next.assignee }
+    if ('why' in choice) return refuse(choice.why, 'no_agent')
+    const { agent } = choice
     const { taskId } = task
     const verdict = precheckBudget(policies.budget, budgetOf(task, agent), agent)
     result = { taskId, agent, claimId, allowed: verdict.allowed }

@@ -149,10 +149,10 @@ const indexOf = incremental<IndexOptions, ReadinessIndex>(({ rules, nowMs }) => 
 const texts = new WeakMap<ReadyRules['recovery'], string>()
 
 /** Policies are read for every step and rarely change, so they are compared by content. */
-function keyOf({ firstAgent, recovery }: ReadyRules): string {
+function keyOf({ firstAgent, recovery, agents = [] }: ReadyRules): string {
   const text = texts.get(recovery) ?? JSON.stringify(recovery)
   texts.set(recovery, text)
-  return `${firstAgent} ${text}`
+  return `${firstAgent} ${agents.length === 0 ? '' : JSON.stringify(agents)} ${text}`
 }
 
 export function readinessIndex(state: BoardState, nowMs: number, rules: ReadyRules): ReadinessIndex {

@@ -8,6 +8,7 @@ import {
   approvalOf,
   claimOf,
   firstAgent,
+  namesAgent,
   frozenOf,
   iso,
   isOver,
@@ -16,7 +17,9 @@ import {
   textField,
   turnWaitOf,
 } from './task-fields.js'
+import { chooseAgent } from '../policies/eligible.js'
 import { recoveryOf, ruleFor, type RecoveryPolicy } from '../policies/recovery.js'
+import type { RuntimeAgent } from '../policies/runtime.js'
 import type { BoardState, Task } from '../log/task.js'
 
 export type WaitCode =
@@ -33,6 +36,7 @@ export type WaitCode =
   | 'claimed'
   | 'dependency'
   | 'damaged'
+  | 'no_agent'
 
 export type Readiness =
   | { readonly ready: true; readonly assignee: string }
@@ -42,6 +46,8 @@ export interface ReadyRules {
   /** The agent for a task that names none. */
   readonly firstAgent: string
   readonly recovery: RecoveryPolicy
+  /** The agents that config/runtime-policy.json lists; none: every agent may take every task. */
+  readonly agents?: readonly RuntimeAgent[]
 }
 
 // Longer dependency chains are not followed to their end.
@@ -54,6 +60,10 @@ export function readiness(task: Task, state: BoardState, nowMs: number, rules: R
     why,
     ...defined({ until }),
   })
+  const yes = (assignee: string, isFixed: boolean): Readiness => {
+    const choice = chooseAgent(rules.agents ?? [], task, assignee, isFixed)
+    return 'agent' in choice ? { ready: true, assignee: choice.agent } : no('no_agent', choice.why)
+  }
   if (task.status === 'done') return no('done', 'it is done')
   if (task.status === 'failed') return no('failed', `it failed${task.reason === null ? '' : `: ${task.reason}`}`)
   const run = openRun(task)
@@ -84,7 +94,7 @@ export function readiness(task: Task, state: BoardState, nowMs: number, rules: R
     const claim = claimOf(task)
     if (claim === null) return no('held', `${task.assignee ?? 'a person'} claimed it`)
     if (!isOver(claim, nowMs)) return no('claimed', `${claim.by} is about to start it`, claim.until)
-    return unmet === null ? { ready: true, assignee: task.assignee ?? rules.firstAgent } : no('dependency', unmet)
+    return unmet === null ? yes(task.assignee ?? rules.firstAgent, task.assignee !== null) : no('dependency', unmet)
   }
   if (task.status === 'blocked') {
     const code = textField(task, 'reasonCode')
@@ -93,10 +103,10 @@ export function readiness(task: Task, state: BoardState, nowMs: number, rules: R
       return no('person', `it needs a person${task.reason === null ? '' : `: ${task.reason}`}`)
     const until = coolingUntil(decided.cooldownUntilTs, ruleFor(rules.recovery, decided.reasonCode).cooldownSec, nowMs)
     if (until !== null) return no('cooldown', `${decided.nextAssignee} may retry it at ${until}`, until)
-    return unmet === null ? { ready: true, assignee: decided.nextAssignee } : no('dependency', unmet)
+    return unmet === null ? yes(decided.nextAssignee, true) : no('dependency', unmet)
   }
   if (unmet !== null) return no('dependency', unmet)
-  return { ready: true, assignee: firstAgent(task, rules.firstAgent) }
+  return yes(firstAgent(task, rules.firstAgent), namesAgent(task))
 }
 
 /** Both ends of a cool-down are rounded up to full seconds. */

@@ -50,6 +50,10 @@ export function openRun(task: Task): Run | null {
 
 const namedAgent = (task: Task): string | null => textField(task, 'agent') ?? textField(task, 'role') ?? task.assignee
 
+/** Whether the task names its agent, not only a role or a hint, for which another agent may do. */
+export const namesAgent = (task: Task): boolean =>
+  textField(task, 'agent') !== null || (textField(task, 'role') === null && task.assignee !== null)
+
 /** The agent that only the reference's hint names; it may be any name. Null: the task has no hint, or names its agent. */
 export const hintedAgent = (task: Task): string | null =>
   namedAgent(task) === null ? (textField(task, 'assigneeHint')?.trim().toLowerCase() ?? null) : null

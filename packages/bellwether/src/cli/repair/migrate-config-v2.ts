@@ -8,14 +8,14 @@ import { exitCodes } from '../shared/output.js'
 import { applies, rootCommand, shown, tell, toolPorts, type RootFlags } from './task-root.js'
 
 export function migrateConfigCommand(finish: (code: number) => void): Command {
-  return rootCommand('migrate-config-v2', 'migrate config/runtime-policy.json of a task root to version 2').action(
-    async (flags: RootFlags) => {
+  return rootCommand('migrate-config-v2', 'migrate config/runtime-policy.json of a task root to version 2')
+    .option('--text', 'print text for people; without it, the summary is one JSON object')
+    .action(async (flags: RootFlags & { readonly text?: boolean }) => {
       const root = folder(flags.root)
       const migration = await migrateConfig(root, applies(flags), toolPorts())
-      tell(flags, { ...migration, root }, () => human(migration, root))
+      tell({ ...flags, json: flags.text !== true }, { ...migration, root }, () => human(migration, root))
       finish(migration.ok ? exitCodes.ok : exitCodes.failure)
-    },
-  )
+    })
 }
 
 function folder(path: string): string {

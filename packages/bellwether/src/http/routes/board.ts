@@ -40,7 +40,7 @@ export function boardRoutes(api: Api, parts: BoardParts, db: Queryable): void {
   const { dispatcher, caches, clock } = parts
   const costs = openTaskCosts(db)
   const moment = async () =>
-    momentOf(await dispatcher.board.sync(), clock.wallMs(), dispatcher.settings.firstAgent, await dispatcher.policies())
+    momentOf(await dispatcher.board.sync(), clock.wallMs(), dispatcher.settings, await dispatcher.policies())
   /** The actor of the log line. */
   const by = ({ grant }: FastifyRequest) => (grant.name ?? grant.keyId).slice(0, 128)
 

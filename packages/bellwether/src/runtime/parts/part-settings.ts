@@ -6,8 +6,6 @@ import type { LoopSettings } from '../../worker/loop.js'
 import type { WorkerSettings } from '../../worker/scope.js'
 import type { ToolHostSettings } from '../../worker/tools/host.js'
 
-// The longest time a tool command waits for the relay. An idle poll costs one indexed read.
-const relayPollMs = 100
 // Tools mostly wait for the network, so more of them than turns may run at the same time.
 const toolConcurrencyMin = 32
 
@@ -54,7 +52,7 @@ export function pmoSettings({ pmo, worker }: Settings): PmoOptions['settings'] {
     inboxProcessingTimeoutSeconds: worker.inbox_processing_timeout_seconds,
     maxDeaths: worker.max_deaths,
     retentionDays: pmo.retention_days,
-    relayPollMs,
+    relayPollMs: pmo.relay_poll_seconds * 1_000,
   }
 }
 

@@ -40,6 +40,7 @@ interface AddFlags extends CommonFlags {
   readonly after?: string[]
   readonly role?: string
   readonly agent?: string
+  readonly capability?: string[]
   readonly verify?: string[]
   readonly review?: boolean
   readonly approval?: boolean
@@ -58,6 +59,7 @@ export function addCommand(task: Command): void {
     .option('--after <id>', 'start only after this task is done; may be repeated', collect)
     .option('--role <name>', 'the role that runs it and whose evidence rules apply')
     .option('--agent <name>', 'the first agent to run it')
+    .option('--capability <name>', 'what its agent must be able to do; may be repeated', collect)
     .option('--verify <command>', 'a command that must pass; may be repeated', collect)
     .option('--review', 'a person reviews it after acceptance')
     .option('--approval', 'a person must approve it before dispatch')
@@ -73,6 +75,7 @@ export function addCommand(task: Command): void {
           dependencies: flags.after,
           role: flags.role,
           agent: flags.agent,
+          capabilities: flags.capability,
           verify: flags.verify,
           review: flags.review,
           requiresApproval: flags.approval,

@@ -23,7 +23,8 @@ import { boardServer, onRoot, withCommon, type CommonFlags, type Opened } from '
 /** A mistake in a policy file does not prevent reading; `onRoot` has printed a warning. */
 async function rulesOf({ policies, settings }: Opened): Promise<ReadyRules> {
   try {
-    return { firstAgent: settings.first_agent, recovery: (await policies()).recovery }
+    const { recovery, runtime } = await policies()
+    return { firstAgent: settings.first_agent, recovery, agents: runtime.agents }
   } catch (error) {
     if (!(error instanceof InvalidInput)) throw error
     return { firstAgent: settings.first_agent, recovery: defaultRecovery }
