@@ -1,6 +1,7 @@
 /** The event stream has no gap and no repetition across lost connections, and slow readers use no memory. */
 import { connect, type Socket } from 'node:net'
-import { beforeAll, describe, expect, it } from 'vitest'
+import pg from 'pg'
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { prune } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { project } from '../support/kernel.js'
 import { until } from '../support/until.js'
@@ -71,6 +72,29 @@ describe('the stream', () => {
     expect(elsewhere.events).toEqual([])
     expect(hello.data['cursor']).toBe(hello.id)
     for (const reader of [now, first, tasks, elsewhere]) reader.cut()
+  })
+
+  it('[T9.1] the stream and a wait for a turn do not wait for open transactions of strangers', async () => {
+    const strangers = ['', 'postgres'].map((database) => {
+      const address = new URL(server.t.url)
+      if (database !== '') address.pathname = `/${database}`
+      return new pg.Client({ connectionString: address.href })
+    })
+    for (const stranger of strangers) {
+      await stranger.connect()
+      await stranger.query('begin; select pg_current_xact_id()')
+    }
+    onTestFinished(() => Promise.all(strangers.map((stranger) => stranger.end())).then(() => undefined))
+    const reader = await read()
+    await reader.next('hello', ({ event }) => event === 'hello')
+    const turnId = await addTurn(server, 'ann')
+    const waiting = server.get(`/projects/${project}/turns/${turnId}?wait=60`)
+    await server.post(`/projects/${project}/turns/${turnId}/stop`)
+    await reader.next('the end', ({ event, data }) => event === 'task' && data['agent_turn_id'] === turnId)
+    expect((await waiting).body).toMatchObject({ outcome: 'canceled' })
+    // They are still open.
+    for (const stranger of strangers) await stranger.query('commit')
+    reader.cut()
   })
 
   it('[T1.6] a stream that is resumed after every cut under load has no gap and no repetition', async () => {

@@ -176,7 +176,7 @@ describe('transactions that do not write to the outbox', () => {
     },
   }
   for (const [name, open] of Object.entries(strangers)) {
-    it(`${name} delays neither readers nor the relay`, async () => {
+    it(`[T9.1] ${name} delays neither readers nor the relay, which sends tool commands`, async () => {
       await t.db.query(insert('before'))
       const close = await open()
       try {

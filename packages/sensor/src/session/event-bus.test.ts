@@ -1,7 +1,7 @@
 /** Tests that the bus is bounded and ordered, with each reader at its own pace. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { EventBus } from './event-bus.js'
+import { EventBus, type EventBatch } from './event-bus.js'
 
 const part = (count: number, name = 'x') => ({
   type: 'insert' as const,
@@ -51,6 +51,16 @@ describe('the event bus', () => {
     expect(slow.peek(100)).toBe('lost')
     const rest = slow.peek(100)
     expect(rest).toMatchObject({ end: 20 })
+  })
+
+  it('[V5.1] a batch has at most the requested length, but at least one part', () => {
+    const bus = new EventBus(100, () => undefined)
+    const reader = bus.subscribe()
+    for (let at = 0; at < 4; at += 1) bus.publish([part(2)], 0)
+    const { length } = (reader.peek(2) as EventBatch).text
+    expect(reader.peek(100, 1)).toMatchObject({ count: 2 })
+    expect(reader.peek(100, 2 * length)).toMatchObject({ count: 4 })
+    expect(reader.peek(100)).toMatchObject({ count: 8 })
   })
 
   it('[V5.1] pauses the watcher while no pipe keeps up', () => {
