@@ -49,7 +49,7 @@ async function snapshotNow(root: TaskRoot): Promise<boolean> {
 const facts = (reader: Pick<Reader, 'fold' | 'report' | 'position'>) => {
   const { fold, report, position } = reader
   return {
-    hash: contentHash(taskLines(fold.tasks()), fold.control),
+    hash: contentHash(taskLines(fold), fold.control),
     tasks: [...fold.tasks()],
     events: fold.eventCount,
     token: fold.token,

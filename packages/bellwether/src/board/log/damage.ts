@@ -25,7 +25,7 @@ export function damageOf(line: Buffer, isJson: boolean): Damage {
   }
   if (ids.length > 0 || isJson) return { ids: [...new Set(ids)] }
   // A line of words, such as a merge marker, was never an event.
-  const isWords = isText && !/[{}"\0-\x08\x0e-\x1f]/.test(text)
+  const isWords = isText && !/[{}"]|(?!\s)\p{Cc}/u.test(line.toString('utf8'))
   return isWords ? { ids: [] } : 'any'
 }
 

@@ -13,6 +13,7 @@ import { Fold, type Problem } from './fold.js'
 import { Reader } from './replay.js'
 import { isIdsFile, markOf, sealOf } from './resume-point.js'
 import type { TaskRoot } from './root.js'
+import { withoutReferenceKeys } from './snapshot/snapshot.js'
 import type { Task } from './task.js'
 
 const count = z.number().int().min(0)
@@ -128,7 +129,7 @@ async function contentOf(file: LogFile, end: number, expected: string): Promise<
     const at = text.indexOf(taskStart)
     const task = at < 0 ? undefined : parseJson(text.slice(at + 1, text.endsWith(',') ? -1 : undefined))
     if (task === undefined) return false
-    tasks.push(task as Task)
+    tasks.push(withoutReferenceKeys(task as Task))
     return true
   }
   for (let at = 0; at < end;) {

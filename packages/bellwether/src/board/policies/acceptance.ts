@@ -40,6 +40,8 @@ const requirements = z.strictObject({
   fields: z.array(z.string().min(1).max(200)).max(100),
   /** Whether fields count as evidence, for roles that create no files. */
   fieldsCount: z.boolean(),
+  /** The deliverable must contain one of these words, in any case; empty: none is needed. */
+  requireAny: z.array(z.string().min(1).max(200)).max(100),
   commands: z.array(verifyShape).max(commandsMax),
   minCommands: bounds.count(0, commandsMax),
 })
@@ -65,6 +67,7 @@ export const defaultAcceptance: AcceptancePolicy = {
     filesMustChange: true,
     fields: [],
     fieldsCount: false,
+    requireAny: [],
     commands: [],
     minCommands: 0,
   },
@@ -200,6 +203,8 @@ export function accept(
     if (isSet) tally.fields.push(field)
     else tally.failures.push(`the deliverable has no "${field}"`)
   }
+  const missing = missingWords(required.requireAny, deliverable)
+  if (missing !== null) tally.failures.push(missing)
   const { failures, waiting, files, commands, fields } = tally
   const evidence = { files, commands, fields }
   // A certain failure does not wait for the remaining files; missing evidence does.
@@ -208,6 +213,13 @@ export function accept(
     return { verdict: 'wait', reasons: waiting, overdue: (findings.waitedMs ?? 0) >= policy.maxWaitSec * 1_000 }
   const reasons = unmetRequirements(required, evidence)
   return reasons.length > 0 ? { verdict: 'incomplete_output', reasons, evidence } : { verdict: 'done', evidence }
+}
+
+function missingWords(words: readonly string[], deliverable: Deliverable | null): string | null {
+  const text = JSON.stringify(deliverable ?? '').toLowerCase()
+  return words.length === 0 || words.some((word) => text.includes(word.toLowerCase()))
+    ? null
+    : `the deliverable contains none of: ${words.slice(0, 10).join(', ')}`
 }
 
 function weighFiles({ failures, waiting, files }: Tally, required: Requirements, findings: Findings): void {

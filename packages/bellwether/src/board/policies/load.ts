@@ -8,9 +8,10 @@ import type { z } from 'zod'
 import { defaultCallPolicy, type CallPolicy } from '../../ports/retry.js'
 import { acceptanceFile, acceptanceShape, defaultAcceptance, type AcceptancePolicy } from './acceptance.js'
 import { budgetFile, budgetShape, defaultBudget, type BudgetPolicy } from './budget.js'
-import { isObject } from '../log/json.js'
+import { isObject, type JsonObject } from '../log/json.js'
 import { parseObject, readInside } from './inside.js'
 import { knowledgeFile, knowledgeShape, defaultKnowledge, type KnowledgePolicy } from './knowledge.js'
+import { isReferenceAcceptance, referenceAcceptanceShape } from './reference-acceptance.js'
 import { human, recoveryFile, recoveryShape, defaultRecovery, type RecoveryPolicy } from './recovery.js'
 import { asRetryFile, callPolicy, retryFile, retryShape } from './retry.js'
 import { asRuntimePolicy, runtimeFile, type RuntimePolicy } from './runtime.js'
@@ -41,8 +42,9 @@ export function merged<T>(base: T, over: unknown): T {
 async function override<S extends z.ZodType>(
   root: string,
   file: string,
-  schema: S,
+  shape: S,
   problems: string[],
+  shapeFor: (file: JsonObject) => z.ZodType<z.output<S>> = () => shape as z.ZodType<z.output<S>>,
 ): Promise<z.output<S> | undefined> {
   const read = await readInside(root, file)
   if (read.found === 'absent') return undefined
@@ -60,6 +62,7 @@ async function override<S extends z.ZodType>(
     problems.push(...reserved)
     return undefined
   }
+  const schema = shapeFor(parsed.value)
   const checked = schema.safeParse(parsed.value)
   if (checked.success) return checked.data
   problems.push(...problemsOf(file, schema, checked.error))
@@ -102,7 +105,9 @@ export async function loadPolicies(root: string): Promise<BoardPolicies> {
     await override(root, retryFile, retryShape, problems),
     await override(root, recoveryFile, recoveryShape, problems),
     await override(root, budgetFile, budgetShape, problems),
-    await override(root, acceptanceFile, acceptanceShape, problems),
+    await override(root, acceptanceFile, acceptanceShape, problems, (file) =>
+      isReferenceAcceptance(file) ? referenceAcceptanceShape : acceptanceShape,
+    ),
     await override(root, knowledgeFile, knowledgeShape, knowledgeProblems),
   ]
   rejectProblems(problems)

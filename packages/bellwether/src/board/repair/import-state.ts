@@ -20,8 +20,8 @@ export interface Imported {
   readonly budget: number
 }
 
-interface Ports {
-  readonly disk: Pick<Disk, 'read' | 'createExclusive'>
+export interface ImportPorts {
+  readonly disk: Pick<Disk, 'read' | 'stat' | 'createExclusive'>
   readonly ids: Ids
   readonly log: Log
 }
@@ -33,7 +33,7 @@ const perWriteMax = 500
 /** The field that marks an imported task. */
 const mark = 'importedState'
 
-export async function importStateFiles(board: Board, ports: Ports): Promise<Imported> {
+export async function importStateFiles(board: Board, ports: ImportPorts): Promise<Imported> {
   const recovery = await read(board.root, recoveryCacheFile, referenceRecovery, ports)
   const budget = await read(board.root, budgetCacheFile, referenceBudget, ports)
   const { log } = ports
@@ -100,7 +100,7 @@ async function read<E extends { readonly taskId: string }>(
   root: string,
   file: string,
   parse: (found: Found) => E | 'ours' | undefined,
-  { disk, ids, log }: Ports,
+  { disk, ids, log }: ImportPorts,
 ): Promise<Map<string, E[]>> {
   const path = join(root, file)
   const byTask = new Map<string, E[]>()

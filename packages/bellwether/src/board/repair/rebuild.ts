@@ -8,6 +8,7 @@ import { defined } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Disk, LogFile } from '../../ports/disk/disk.js'
 import { compareLive, type Comparison } from '../log/snapshot/snapshot-diff.js'
+import { keepSnapshot } from './import-reference.js'
 import { dependencyCycles } from '../tasks/cycles.js'
 import type { Fold, Problem } from '../log/fold.js'
 import { messageTypes, type TaskDamage, type TaskEvent } from '../log/task.js'
@@ -108,13 +109,14 @@ export async function rebuildSnapshot(options: RebuildOptions, ports: LockPorts)
   let meta: SnapshotMeta
   if (options.apply) {
     const beforeReplace = async ({ hash }: SnapshotMeta) => {
+      await keepSnapshot(root.path, ports)
       compared = await compare(hash)
       await archiveLive(root, disk, clock.wallMs())
     }
     meta = await writeSnapshot(root.snapshot, reader, { disk, draftId: ids.next(), resumeData, beforeReplace })
     archivedAs = (await archiveLive(root, disk, clock.wallMs())) ?? null
     await dropOldIds(root.state, resumeData?.ids.file, disk)
-  } else meta = metaOf(reader, contentHash(taskLines(fold.tasks()), fold.control))
+  } else meta = metaOf(reader, contentHash(taskLines(fold), fold.control))
   compared ??= await compare(meta.hash)
   const rebuiltHash = meta.hash
   const total = Object.values(report.counts).reduce((sum, count) => sum + count, 0)
@@ -257,6 +259,7 @@ export async function restoreSnapshot(
   const chosen = chooseArchived(archived, options.snapshot)
   let replacedArchivedAs: string | null = null
   if (options.apply) {
+    await keepSnapshot(root.path, ports)
     const path = join(root.state, chosen.name)
     const draft = join(root.state, `.restore.${ids.next()}.draft`)
     // Link it first: archiving the live snapshot may remove the oldest one, which may be the chosen one.

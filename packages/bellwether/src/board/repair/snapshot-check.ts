@@ -24,7 +24,7 @@ export async function snapshotStatus(report: RebuildReport, logPath: string, dis
     if (position > (await log.size())) return 'mismatch'
     const reader = new Reader()
     await reader.read(upTo(log, position), { complete: true })
-    return contentHash(taskLines(reader.fold.tasks()), reader.fold.control) === report.liveHash ? 'behind' : 'mismatch'
+    return contentHash(taskLines(reader.fold), reader.fold.control) === report.liveHash ? 'behind' : 'mismatch'
   } finally {
     await log.close()
   }

@@ -12,7 +12,7 @@ import { createMaintenance, type Maintenance } from '../../board/repair/maintena
 import { runsFolder } from '../../board/dispatch/command-spawner.js'
 import { countingContention, type Contention } from '../../board/dispatch/contention.js'
 import { createDispatcher, type Dispatcher } from '../../board/dispatch/dispatcher.js'
-import { importStateFiles } from '../../board/repair/import-state.js'
+import { importReference } from '../../board/repair/import-reference.js'
 import type { Evidence, Spawner } from '../../board/ports.js'
 import { backfillKnowledge, fetchKnowledge } from '../../board/policies/knowledge-files.js'
 import { loadPolicies, type BoardPolicies } from '../../board/policies/load.js'
@@ -69,7 +69,7 @@ export async function openTaskRoot({ root, owner, settings, log, signal, readOnl
     retry: calls.retry,
   })
   try {
-    if (readOnly !== true) await importStateFiles(board, { disk: systemDisk, ids, log })
+    if (readOnly !== true) await importReference(board, { disk: systemDisk, clock: systemClock, ids, log })
   } catch (error) {
     await board.close()
     throw error

@@ -6,7 +6,7 @@
 import type { Disk, LogFile } from '../../../ports/disk/disk.js'
 import type { Fold } from '../fold.js'
 import { isObject, parseJson, type JsonObject } from '../json.js'
-import { contentHash, hashUpTo, head, taskLine } from './snapshot.js'
+import { contentHash, hashUpTo, head, isReferenceRoot, taskLine } from './snapshot.js'
 import type { Task } from '../task.js'
 
 export interface Diff {
@@ -81,13 +81,14 @@ async function compareLines(file: LogFile, fold: Fold, rebuiltHash: string): Pro
       diff: { added: 0, removed: 0, changed: 0, sampleAdded: [], sampleRemoved: [], sampleChanged: [] },
     }
   const differences = new Differences(fold)
+  const forReference = isReferenceRoot(fold.control)
   for await (const line of lines(file)) {
     if (line === head.slice(0, -1)) continue
     if (line === '},') break
     const text = line.endsWith(',') ? line.slice(0, -1) : line
     const taskId = idOf(text)
     if (taskId === undefined) return undefined
-    differences.live(taskId, (task) => taskLine(task) === text)
+    differences.live(taskId, (task) => taskLine(task, forReference) === text)
   }
   return { live: 'ours', liveHash, diff: differences.end() }
 }
@@ -143,7 +144,8 @@ async function compareWhole(file: LogFile, fold: Fold): Promise<Comparison> {
   const lineOf = ([taskId, task]: readonly [string, unknown]) => `${JSON.stringify(taskId)}:${JSON.stringify(task)}`
   const liveHash = contentHash(entries.map(lineOf), control)
   for (const entry of entries) {
-    const isSame = (mine: Task) => (reference ? sameAsReference(mine, entry[1]) : taskLine(mine) === lineOf(entry))
+    const isSame = (mine: Task) =>
+      reference ? sameAsReference(mine, entry[1]) : taskLine(mine, isReferenceRoot(fold.control)) === lineOf(entry)
     differences.live(entry[0], isSame)
   }
   return { live: reference ? 'reference' : 'other', liveHash, diff: differences.end() }

@@ -44,8 +44,36 @@ export const middle = '\n},\n"control":'
 // Large enough for cheap hashing and writing, small enough for memory.
 const chunkLength = 2 ** 18
 
+type Control = Readonly<Record<string, unknown>>
+
+/** Whether the root was imported from the reference: its snapshot then also has the keys that the reference's own tools need. */
+export const isReferenceRoot = (control: Control): boolean => typeof control['imported'] === 'object'
+
+/** The keys of the reference's tasks that ours have under another name or among the fields. */
+const referenceKeys = ['assigneeHint', 'createdBy', 'result', 'review', 'relatedTo', 'projectId'] as const
+
+function referenceText(task: Task): string {
+  const { assignee, dependencies, reason, fields } = task
+  const named = Object.fromEntries(referenceKeys.map((key) => [key, fields[key] ?? null]))
+  const text = JSON.stringify({
+    owner: assignee,
+    dependsOn: dependencies,
+    blockedReason: reason,
+    ...named,
+    history: [],
+  })
+  return `,${text.slice(1, -1)}`
+}
+
+/** A task as the board has it. */
+export function withoutReferenceKeys(task: Task): Task {
+  if (!('history' in task)) return task
+  const extra = new Set<string>(['owner', 'dependsOn', 'blockedReason', 'history', ...referenceKeys])
+  return Object.fromEntries(Object.entries(task).filter(([key]) => !extra.has(key))) as unknown as Task
+}
+
 /** The same text as JSON.stringify in half the time: most strings need no escapes. */
-export function taskLine(task: Task): string {
+export function taskLine(task: Task, forReference = false): string {
   const id = quoted(task.taskId)
   return (
     `${id}:{"taskId":${id},"title":${quoted(task.title)},"status":"${task.status}","priority":${task.priority}` +
@@ -53,7 +81,8 @@ export function taskLine(task: Task): string {
     `,"assignee":${quotedOrNull(task.assignee)},"reason":${quotedOrNull(task.reason)}` +
     `,"createdAt":${quoted(task.createdAt)},"updatedAt":${quoted(task.updatedAt)}` +
     `,"runs":${runsText(task.runs)},"fields":${fieldsText(task.fields)}` +
-    (task.damage === undefined ? '}' : `,"damage":${JSON.stringify(task.damage)}}`)
+    (task.damage === undefined ? '' : `,"damage":${JSON.stringify(task.damage)}`) +
+    (forReference ? `${referenceText(task)}}` : '}')
   )
 }
 
@@ -102,8 +131,9 @@ export function* content(lines: Iterable<string>, control: Readonly<Record<strin
   yield `${text}${middle}${JSON.stringify(control)}`
 }
 
-export function* taskLines(tasks: Iterable<Task>): Generator<string> {
-  for (const task of tasks) yield taskLine(task)
+export function* taskLines(fold: Pick<Fold, 'tasks' | 'control'>): Generator<string> {
+  const forReference = isReferenceRoot(fold.control)
+  for (const task of fold.tasks()) yield taskLine(task, forReference)
 }
 
 export function contentHash(lines: Iterable<string>, control: Readonly<Record<string, unknown>>): string {
@@ -144,7 +174,7 @@ export async function writeSnapshot(
   const hash = createHash('sha256')
   let meta: SnapshotMeta | undefined
   function* text(): Generator<string> {
-    for (const chunk of content(taskLines(from.fold.tasks()), from.fold.control)) {
+    for (const chunk of content(taskLines(from.fold), from.fold.control)) {
       hash.update(chunk)
       yield chunk
     }
