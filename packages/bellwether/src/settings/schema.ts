@@ -176,7 +176,9 @@ const telemetry = z.object({
     .min(0)
     .max(65_535)
     .optional()
-    .describe('The loopback port on which a worker, PMO or autopilot serves /metrics; 0 picks a free one. Default: none.'),
+    .describe(
+      'The loopback port on which a worker, PMO or autopilot serves /metrics; 0 picks a free one. Default: none.',
+    ),
 })
 
 /** One zod object per section. */

@@ -82,7 +82,8 @@ export async function openMetrics(options: MetricsOptions): Promise<Metrics> {
   const raised = alerts && counter('alerts_total', 'Alerts of this process, by kind', 'kind')
   const unsent = alerts && counter('alerts_unsent_total', 'Alerts of this process that the webhook did not get')
   const timeouts =
-    lockTimeouts && counter('board_lock_timeouts_total', "Writes of this process that did not get the board's lock in time")
+    lockTimeouts &&
+    counter('board_lock_timeouts_total', "Writes of this process that did not get the board's lock in time")
   const running = worker && gauge('worker_running', 'Turns that this worker is running', 'target')
   const concurrency = worker && gauge('worker_concurrency', 'Maximum number of turns that this worker runs', 'target')
   const bellUp = bell && gauge('bell_connected', 'Whether the bell is connected', 'kind')

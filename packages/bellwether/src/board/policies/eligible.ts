@@ -14,7 +14,9 @@ const nameKey = (name: string): string => name.trim().toLowerCase()
 function neededFor(task: Task, listed: ReadonlySet<string>): readonly string[] {
   const { capabilities, role } = task.fields
   const named = Array.isArray(capabilities) ? capabilities.filter((one) => typeof one === 'string') : []
-  return typeof role === 'string' && role !== '' && listed.size > 0 && !listed.has(nameKey(role)) ? [...named, role] : named
+  return typeof role === 'string' && role !== '' && listed.size > 0 && !listed.has(nameKey(role))
+    ? [...named, role]
+    : named
 }
 
 const lacks = (agent: RuntimeAgent, needed: readonly string[]): readonly string[] => {
@@ -50,11 +52,7 @@ export function chooseAgent(
 }
 
 /** The recovery chain without the members that may not take this task. */
-export function eligibleChain(
-  recovery: RecoveryPolicy,
-  agents: readonly RuntimeAgent[],
-  task: Task,
-): RecoveryPolicy {
+export function eligibleChain(recovery: RecoveryPolicy, agents: readonly RuntimeAgent[], task: Task): RecoveryPolicy {
   const admits = (name: string) => name === human || 'agent' in chooseAgent(agents, task, name, true)
   const recoveryChain = recovery.recoveryChain.filter(admits)
   return recoveryChain.length === recovery.recoveryChain.length ? recovery : { ...recovery, recoveryChain }

@@ -6,7 +6,8 @@ import type { PartContext } from '../process.js'
 import type { Runtime } from '../runtime.js'
 import type { BoardPart } from './shared.js'
 
-export interface ProcessTelemetryOptions extends PartContext, Pick<TelemetryOptions, 'worker' | 'alerts' | 'lockTimeouts'> {
+export interface ProcessTelemetryOptions
+  extends PartContext, Pick<TelemetryOptions, 'worker' | 'alerts' | 'lockTimeouts'> {
   /** Whether this process may export traces. The PMO does: every installation has one, and one exporter is enough. */
   readonly traces: boolean
 }
@@ -39,7 +40,5 @@ export async function openProcessMetrics(runtime: Runtime, log: Log, board: Boar
 
 /** What a process with a board counts itself. */
 export function boardCounters(board: BoardPart | undefined): Pick<TelemetryOptions, 'alerts' | 'lockTimeouts'> {
-  return board === undefined
-    ? {}
-    : { alerts: () => board.alerts.counts, lockTimeouts: () => board.contention.timeouts }
+  return board === undefined ? {} : { alerts: () => board.alerts.counts, lockTimeouts: () => board.contention.timeouts }
 }
