@@ -117,6 +117,7 @@ export const ingestMetadata = z.looseObject({
     .optional()
     .describe('the scan command of these rows; with `source_type: job_complete` the job has ended'),
   error: z.string().max(4_096).optional().describe('why a job or an audit is incomplete'),
+  excluded: z.boolean().optional().describe('the sensor does not report the path of this job'),
 })
 export type IngestMetadata = z.infer<typeof ingestMetadata>
 

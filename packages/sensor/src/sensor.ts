@@ -4,8 +4,8 @@
  */
 import { type Clock, defined, type Log, systemClock } from '@bellwether/base'
 import type { HealthState, HealthUnit } from '@bellwether/protocol'
-import { parseExclude } from './disk/exclude.js'
-import { openHttp } from './ports/http.js'
+import { isExcludedBy, parseExclude } from './disk/exclude.js'
+import { openHttp, type Http } from './ports/http.js'
 import { systemIds, type Ids } from './ports/ids.js'
 import { openScanner } from './scan/scanner.js'
 import { openSensorPipe, type SensorPipe, type SensorPipeStatus } from './session/sensor-pipe.js'
@@ -17,7 +17,10 @@ import { openRootWatcher, type RootWatcher } from './watch/root-watcher.js'
 
 export interface SensorOptions {
   readonly root: string
+  /** The URL of the server. */
   readonly server: string
+  /** Sends the requests; default: over the network. */
+  readonly http?: Http
   /** One API key per view. */
   readonly keys: readonly string[]
   /** The id of this sensor; it must be unique among the sensors of a view. */
@@ -53,12 +56,14 @@ export interface Sensor {
 export function startSensor(options: SensorOptions): Sensor {
   const { root, log, clock = systemClock, native = true, batchRows = 1_000, exclude = [] } = options
   // Reject invalid globs here instead of in a thread.
-  parseExclude(exclude)
+  const excludes = parseExclude(exclude)
   const stuckMs = (options.stuckSeconds ?? 60) * 1_000
   const stopping = new AbortController()
   const { signal } = stopping
-  const http = openHttp()
-  const sender = openSender({ server: options.server, http })
+  const http = options.http ?? openHttp()
+  // Only a network makes up for the time that compression takes.
+  const zipAboveBytes = options.http === undefined ? undefined : Infinity
+  const sender = openSender({ server: options.server, http, ...defined({ zipAboveBytes }) })
   const threads = options.scanThreads ?? 2
   const scanner = openScanner({ root, native, threads, batchRows, exclude, pinned: () => watcher.pinned() })
   const watcher = openRootWatcher({
@@ -95,6 +100,7 @@ export function startSensor(options: SensorOptions): Sensor {
         ids: options.ids ?? systemIds,
         batchRows,
         skipped: skipped[at]!,
+        isExcluded: (path) => excludes !== undefined && isExcludedBy(excludes, path),
         stuckMs,
         ...defined({ sourceId: options.sourceId, sessionTimeoutSeconds: options.sessionTimeoutSeconds }),
       },

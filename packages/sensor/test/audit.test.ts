@@ -131,6 +131,16 @@ describe('an audit', () => {
     expect(sensor.status()[0]!.session?.id).toBe('s1')
   })
 
+  it('[V2.2] an audit whose start got no response still sends its end, so the server does not keep it open', async () => {
+    fixture.server.loseResponseOf = 'POST consistency/audit/start'
+    fixture.sensor({ clock: quickClock(20), stuckSeconds: 100_000 })
+    await audits(2)
+    expect(fixture.server.audits[0]).toMatchObject({ complete: false, rows: [] })
+    expect(fixture.server.audits[1]).toMatchObject({ complete: true })
+    const starts = fixture.server.of('POST consistency/audit/start').map(({ body }) => body['audit_id'])
+    expect(starts).toEqual(fixture.server.audits.map(({ id }) => id))
+  })
+
   it('[V2.2] an audit is incomplete if the root is replaced during it (hazard 24)', async () => {
     fixture.sensor({ clock: quickClock(20), stuckSeconds: 100_000 })
     await audits(1)
@@ -146,6 +156,26 @@ describe('an audit', () => {
     renameSync(away, fixture.root)
     await until('a complete audit', () => fixture.server.audits.at(-1)!.complete)
     expect(differences(fixture.server, fixture.root)).toEqual([])
+  })
+
+  it('[V3.2] audits and sentinels run at the intervals of the session, and no sooner', async () => {
+    const quick = quickClock(1_000)
+    const waits: number[] = []
+    const sleep = (ms: number, signal?: AbortSignal) => {
+      waits.push(ms)
+      // An audit interval of 12 hours passes within 4 s, a sentinel interval of 5 minutes within 0.3 s.
+      return quick.sleep(ms === 43_200_000 ? ms / 10 : ms, signal)
+    }
+    await fixture.end()
+    fixture = await openFixture({ auditSeconds: 43_200, sentinelSeconds: 300 })
+    fixture.sensor({ clock: { ...quick, sleep }, stuckSeconds: 1e9 })
+    const rounds = () => fixture.server.of('GET consistency/sentinel/tasks').length
+    await until('a second audit', () => fixture.server.audits.length >= 2)
+    await until('a third round', () => rounds() >= 3)
+    // One wait per repetition: none ran without its interval.
+    const waited = (ms: number) => waits.filter((wait) => wait === ms).length
+    expect(waited(43_200_000)).toBeGreaterThanOrEqual(fixture.server.audits.length - 1)
+    expect(waited(300_000)).toBeGreaterThanOrEqual(rounds() - 1)
   })
 
   it('[V3.2] the sentinel reads the metadata of suspects and reports it', async () => {

@@ -57,6 +57,8 @@ export interface FileEvidence {
   readonly found: 'present' | 'missing' | 'not_ready'
   readonly size?: number
   readonly sha256?: string
+  /** Where the result comes from: a view, which reads the disk through a sensor, or the disk of the board's machine. */
+  readonly from?: 'view' | 'disk'
   /** Whether the file changed after the change token that was taken when the run started. */
   readonly changedSince?: boolean
 }

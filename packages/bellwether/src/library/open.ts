@@ -143,6 +143,7 @@ function settingsFor(url: string, nats: string | undefined): Settings {
     pmo: sections.pmo.parse({}),
     worker: sections.worker.parse({}),
     view: sections.view.parse({}),
+    sensor: sections.sensor.parse({}),
     board: sections.board.parse({}),
     server: sections.server.parse({}),
     database: sections.database.parse({ url }),

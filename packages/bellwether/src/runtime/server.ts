@@ -25,7 +25,6 @@ import { ensureAdminKey } from './parts/key-files.js'
 import { isLoopback, openReceiver } from './parts/listen.js'
 import { type Shared, withShared } from './parts/shared.js'
 import { openProcessMetrics } from './parts/telemetry.js'
-import { openViews } from './parts/views.js'
 import { dataFolder } from './paths.js'
 import { type PartContext, type ProcessOptions, runProcess } from './process.js'
 import type { PartState } from './supervise/supervisor.js'
@@ -69,7 +68,9 @@ export function runServerProcess(options: ServerProcessOptions): Promise<number>
   return runProcess(options, 'server', async (context) => {
     const { folder, root = context.settings.board.root } = options
     const projectId = token(options.projectId ?? 'default', 'project')
-    return withShared(context, { folder, root, projectId, role: 'server' }, async (shared) => {
+    const { views } = options
+    const sharing = { folder, root, projectId, role: 'server', ...defined({ views }) }
+    return withShared(context, sharing, async (shared) => {
       const metrics = await openProcessMetrics(context.runtime, context.log, shared.board)
       return runServerPart(context, { ...options, shared, metrics: () => metrics.text() })
     })
@@ -80,14 +81,13 @@ export function runServerProcess(options: ServerProcessOptions): Promise<number>
 export async function runServerPart(context: PartContext, options: ServerPartOptions): Promise<number> {
   const { runtime, settings, log, signal } = context
   const { kernel, bell } = runtime
-  const { views = [], metrics, shared } = options
-  const { tail } = shared
+  const { metrics, shared } = options
+  const { tail, fusion } = shared
+  const views = [...(fusion?.views.keys() ?? [])]
   const host = options.host ?? settings.server.host
   const adminKey = await openAdminKey(context, options, host)
   const clock = systemClock
   const common = { clock, log, signal }
-  const fusion =
-    views.length === 0 ? undefined : openViews({ names: views, settings: settings.view, ids: kernel.ids, log })
   const keys = openKeyStore({ db: kernel.db, clock, log, onlyView: views.length === 1 ? views[0] : undefined })
   await keys.refresh()
   const board = shared.board && {
@@ -152,7 +152,6 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
     const loops = Promise.all([
       keys.run(signal),
       watch.run(signal),
-      fusion?.run(signal),
       loop({ ...common, name: 'server pruning', intervalMs: pruneIntervalMs, steady: true }, () =>
         prune(kernel.db, settings.server.audit_retention_days),
       ),

@@ -5,8 +5,16 @@
  * because their pipe closes, and the next start takes over the database.
  */
 import { setMaxListeners } from 'node:events'
-import { join } from 'node:path'
-import { type Environment, environment, linkAbort, type Log, systemClock, systemRandom } from '@bellwether/base'
+import { isAbsolute, join, relative, resolve } from 'node:path'
+import {
+  defined,
+  type Environment,
+  environment,
+  linkAbort,
+  type Log,
+  systemClock,
+  systemRandom,
+} from '@bellwether/base'
 import { token } from '@bellwether/protocol'
 import { startSensor } from '@bellwether/sensor'
 import { takeFolderLock } from '../ports/database/folder-lock.js'
@@ -16,7 +24,8 @@ import type { Settings } from '../settings/schema.js'
 import { runAutopilotPart } from './autopilot.js'
 import { collectGarbageWhenIdle, workerHeapFlags } from './heap-tuning.js'
 import { openLog } from './logger.js'
-import { ensureAdminKey, ensureSensorKey } from './parts/key-files.js'
+import { inProcessPipe } from './parts/in-process-pipe.js'
+import { ensureAdminKey } from './parts/key-files.js'
 import { openProcessMetrics } from './parts/telemetry.js'
 import { type Shared, withShared } from './parts/shared.js'
 import { openUpFile } from './parts/up-file.js'
@@ -30,6 +39,7 @@ import { runServerPart } from './server.js'
 import { listenForShutdown, type Shutdown } from './shutdown.js'
 import { superviseDatabase, type SupervisedDatabase } from './supervise/database-supervisor.js'
 import { openLocalWorkers } from './supervise/local-workers.js'
+import { defaultSourceId } from '../view/view.js'
 import { openSupervisor } from './supervise/supervisor.js'
 
 export interface UpOptions extends ProcessOptions {
@@ -39,6 +49,8 @@ export interface UpOptions extends ProcessOptions {
   readonly program: readonly string[]
   readonly host?: string | undefined
   readonly port?: number | undefined
+  /** The session timeout that the sensor requests. Default: sensor.session_timeout_seconds. */
+  readonly sessionTimeoutSeconds?: number | undefined
   readonly onReady: (facts: ReadyFacts) => void
 }
 
@@ -97,7 +109,7 @@ async function withDatabase(options: Omit<UpContext, 'databaseUrl' | 'database' 
       const root = settings.board.root ?? '.'
       return await withShared(
         { runtime, settings, log, signal, env },
-        { folder, root, projectId, role: 'up' },
+        { folder, root, projectId, role: 'up', views: [projectView], evidenceView: evidenceView(folder, root) },
         (shared) => runParts({ ...options, settings, databaseUrl, database, listeners }, runtime, shared),
       )
     } finally {
@@ -122,9 +134,8 @@ async function runParts(options: UpContext, runtime: Runtime, shared: Shared): P
   const context = { runtime, settings, log, signal, env }
   const root = settings.board.root ?? '.'
   const file = openUpFile(dataDir)
-  // The administrator's key must be the first key, and both must exist before the server loads its keys.
+  // It must exist before the server loads its keys.
   await ensureAdminKey(runtime.kernel, dataDir)
-  const sensorKey = await ensureSensorKey(runtime.kernel, dataDir, projectView)
   const metrics = await openProcessMetrics(runtime, log, shared.board)
   let running: readonly Promise<unknown>[] = []
   try {
@@ -136,7 +147,6 @@ async function runParts(options: UpContext, runtime: Runtime, shared: Shared): P
         folder,
         dataDir,
         shared,
-        views: [projectView],
         metrics: () => metrics.text(),
         parts: () => [...(database === undefined ? [] : [database.part]), ...supervisor.parts],
         host: options.host,
@@ -154,11 +164,15 @@ async function runParts(options: UpContext, runtime: Runtime, shared: Shared): P
     const sensor = startSensor({
       root: folder,
       server: url,
-      keys: [sensorKey],
+      http: inProcessPipe({ fusion: shared.fusion!, view: projectView, log, signal }),
+      keys: ['in-process'],
       id: projectView,
       log,
       native: true,
       mustBeMounted: false,
+      pollSeconds: settings.sensor.poll_seconds,
+      stuckSeconds: settings.sensor.stuck_seconds,
+      ...defined({ sessionTimeoutSeconds: options.sessionTimeoutSeconds ?? settings.sensor.session_timeout_seconds }),
       exclude: viewExcludes({ folder, dataDir, boardRoot: root, globs: settings.view.exclude }),
     })
     try {
@@ -205,4 +219,11 @@ async function runParts(options: UpContext, runtime: Runtime, shared: Shared): P
     await supervisor.stop(shutdown.orphaned())
     await Promise.allSettled(running)
   }
+}
+
+/** Where the project view shows the task root; undefined if the root lies outside the project folder. */
+function evidenceView(folder: string, root: string) {
+  const path = relative(folder, resolve(folder, root))
+  if (path === '..' || path.startsWith('../') || isAbsolute(path)) return undefined
+  return { view: projectView, source: defaultSourceId, path: `/${path}` }
 }

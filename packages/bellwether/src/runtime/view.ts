@@ -21,14 +21,16 @@ export interface ViewProcessOptions extends ProcessOptions {
   readonly host?: string | undefined
   readonly port?: number | undefined
   readonly strict?: boolean | undefined
-  readonly live?: boolean | undefined
+  /** Views that stay readable after their last sensor has left; true: all of them. */
+  readonly persistent?: readonly string[] | true | undefined
   readonly entryMax?: number | undefined
 }
 
 const keyBytes = 24
 
 export async function runViewProcess(options: ViewProcessOptions): Promise<number> {
-  const { views, strict, live, entryMax } = options
+  const { views, strict, entryMax } = options
+  const persistent = options.persistent === true ? views : options.persistent
   const settings = loadSettings({ folder: options.folder, env: environment() })
   const host = options.host ?? settings.server.host
   const keyless = views.filter((view) => !options.keys.some(([owner]) => owner === view))
@@ -46,9 +48,9 @@ export async function runViewProcess(options: ViewProcessOptions): Promise<numbe
   const shutdown = listenForShutdown({ parentPipe: options.parentPipe ?? false, log })
   const { signal } = shutdown
   try {
-    const overrides = defined({ live, strict, entryMax })
+    const overrides = defined({ strict, entryMax })
     const ids = uuidv7(systemClock, systemRandom)
-    const fusion = openViews({ names: views, settings: settings.view, overrides, ids, log })
+    const fusion = openViews({ names: views, settings: settings.view, overrides, ids, log, ...defined({ persistent }) })
     const receiver = openReceiver({ clock: systemClock, log, signal, onChange: (error) => fusion.receiver(error) })
     const app = makeApp({ fusion, keys, log, signal })
     const url = await receiver.listen(app, host, options.port ?? settings.server.port)

@@ -29,7 +29,7 @@ describe('settings', () => {
   const file = (line: number) => `${join(folder, 'bellwether.toml')}:${line}`
 
   it('[W4.1] loads every timing with its default without a file', () => {
-    const { pmo, worker, view, server, database, nats, board } = load()
+    const { pmo, worker, view, sensor, server, database, nats, board } = load()
     expect(pmo).toEqual({
       watchdog_interval_seconds: 5,
       dispatched_retry_seconds: 10,
@@ -65,8 +65,11 @@ describe('settings', () => {
       hot_file_threshold_seconds: 60,
       tombstone_ttl_seconds: 3600,
       live: true,
+      persistent: '',
+      strict: '',
       exclude: '.git,node_modules',
     })
+    expect(sensor).toEqual({ poll_seconds: 2, stuck_seconds: 60 })
     expect(server).toEqual({ host: '127.0.0.1', port: 7717, requests_per_second: 1_000, audit_retention_days: 90 })
     expect(database).toEqual({ pool_size: 10, statement_timeout_seconds: 30 })
     expect(nats).toEqual({})

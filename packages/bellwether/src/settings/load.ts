@@ -145,6 +145,7 @@ export function loadSettings(options: { readonly folder: string; readonly env: E
     pmo: complete('pmo', values),
     worker: complete('worker', values),
     view: complete('view', values),
+    sensor: complete('sensor', values),
     board: complete('board', values),
     server: complete('server', values),
     database: complete('database', values),

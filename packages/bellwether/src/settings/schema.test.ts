@@ -10,10 +10,12 @@ describe('setting rows', () => {
     const numbers = rows.filter((row) => row.type === 'number' || row.type === 'integer')
     const offenders = {
       description: rows.filter((row) => !/^[A-Z].*\.$/.test(row.description)),
-      // No default means that no port is opened.
+      // Without a default no port is opened, and the server alone decides the timeout of a sensor's session.
       bounds: numbers.filter(
         (row) =>
-          row.min === undefined || row.max === undefined || (row.default === undefined && row.key !== 'metrics_port'),
+          row.min === undefined ||
+          row.max === undefined ||
+          (row.default === undefined && row.key !== 'metrics_port' && row.section !== 'sensor'),
       ),
       unit: rows.filter((row) => row.type === 'number' && !row.key.endsWith('_seconds')),
       positive: numbers.filter((row) => !row.key.endsWith('port') && !((row.min ?? 0) > 0)),

@@ -31,6 +31,11 @@ function text(description: string) {
   return z.string().min(1).max(4_096).optional().describe(description)
 }
 
+/** Names of views, checked when the views are opened. */
+function names(description: string) {
+  return z.string().max(4_096).default('').describe(description)
+}
+
 const pmo = z.object({
   watchdog_interval_seconds: seconds(5, 'How often the guard checks all turns.'),
   dispatched_retry_seconds: seconds(
@@ -108,12 +113,29 @@ const view = z.object({
   live: z
     .boolean()
     .default(true)
-    .describe('Whether a view drops a source when its last sensor leaves; false keeps it readable.'),
+    .describe(
+      'Whether views are live: unavailable while a pipe is down, empty after their last sensor has left. False: all are persistent and stay readable.',
+    ),
+  persistent: names('Comma-separated names of views that are persistent although `live` is true.'),
+  strict: names('Comma-separated names of views that accept one sensor each.'),
   exclude: z
     .string()
     .max(4_096)
     .default('.git,node_modules')
     .describe('Comma-separated globs that `up` excludes from the view of its folder.'),
+})
+
+const sensor = z.object({
+  session_timeout_seconds: z
+    .number()
+    .min(0.1)
+    .max(7 * daySeconds)
+    .optional()
+    .describe(
+      'The session timeout that sensors request. The longer of this and view.session_timeout_seconds applies. Default: the server decides.',
+    ),
+  poll_seconds: seconds(2, 'How often a sensor without inotify lists its directories.', { max: daySeconds }),
+  stuck_seconds: seconds(60, 'A sensor restarts a task that makes no progress for this long.', { min: 1 }),
 })
 
 const board = z.object({
@@ -182,7 +204,7 @@ const telemetry = z.object({
 })
 
 /** One zod object per section. */
-export const sections = { pmo, worker, view, board, server, database, nats, telemetry } as const
+export const sections = { pmo, worker, view, sensor, board, server, database, nats, telemetry } as const
 
 export type SectionName = keyof typeof sections
 export type Settings = { readonly [S in SectionName]: Readonly<z.output<(typeof sections)[S]>> }

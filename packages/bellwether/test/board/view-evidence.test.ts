@@ -8,9 +8,11 @@ import { Reader } from '../../src/board/log/replay.js'
 import type { Task } from '../../src/board/log/task.js'
 import { systemDisk } from '../../src/ports/disk/disk.js'
 import { uuidv7 } from '../../src/ports/ids.js'
-import { openEvidence, remoteEvidence } from '../../src/runtime/parts/remote-evidence.js'
+import { openEvidence } from '../../src/runtime/parts/evidence.js'
+import { remoteEvidence } from '../../src/runtime/parts/remote-evidence.js'
 import { loadSettings } from '../../src/settings/load.js'
 import { kernelPerFile, project } from '../support/kernel.js'
+import { inProcess } from '../cli/running-up.js'
 import { runCli, type Cli } from '../support/process.js'
 import { until } from '../support/until.js'
 
@@ -51,15 +53,16 @@ async function openView(port = '0'): Promise<{ readonly cli: Cli; readonly url: 
   return { cli, url }
 }
 
+const policy = (root: string, name: string, contents: object) =>
+  writeFile(join(root, 'config', name), JSON.stringify(contents))
+
 /** The files are in `shared/project`; the sensor watches `shared`, as another host would. */
 async function place() {
   const shared = await folder()
   const root = join(shared, 'project')
   await mkdir(join(root, 'config'), { recursive: true })
-  const policy = (name: string, contents: object) => writeFile(join(root, 'config', name), JSON.stringify(contents))
-  await policy('recovery-policy.json', { reasonPolicies: { incomplete_output: { cooldownSec: 3_600 } } })
-  await policy('acceptance-policy.json', { maxWaitSec: 12 })
-  await policy('retry-policy.json', { timeouts: { synthesisSec: 10 }, retry: { maxAttempts: 1 } })
+  await policy(root, 'recovery-policy.json', { reasonPolicies: { incomplete_output: { cooldownSec: 3_600 } } })
+  await policy(root, 'retry-policy.json', { timeouts: { synthesisSec: 10 }, retry: { maxAttempts: 1 } })
   return { shared, root }
 }
 
@@ -83,15 +86,15 @@ function autopilot(root: string, url: string): Cli {
   })
 }
 
-/** The agent of the next turn: runs `work` and claims this file. */
-async function agentWorks(file: string, work: () => Promise<unknown>): Promise<void> {
+/** The agent of the next turn: runs `work` and claims these files. */
+async function agentWorks(files: readonly string[], work: () => Promise<unknown>): Promise<void> {
   const turn = await until('a turn', async () => (await t.claim())[0], patienceMs)
   await work()
-  const text = JSON.stringify({ summary: 'done', files: [file] })
+  const text = JSON.stringify({ summary: 'done', files })
   await t.kernel.deliver({ ...turn, status: 'success', content: { text } })
 }
 
-const add = (root: string, title: string) => run(['task', 'add', title, '--root', root], root).ended
+const add = async (root: string, title: string) => (await inProcess(['task', 'add', title, '--root', root])).code
 const statusIs = (root: string, taskId: string, status: string) =>
   until(
     `${taskId} is ${status}`,
@@ -102,11 +105,11 @@ const statusIs = (root: string, taskId: string, status: string) =>
     patienceMs,
   )
 
-it('hazard 21: claimed files are checked in the view: a missing file is found, a present one is accepted, and an unreachable view means wait', async () => {
+it('[V7.1] hazard 21: claimed files are checked in the view, an excluded one on the disk: a missing file is found, a present one is accepted, and an unreachable view means wait', async () => {
   const { shared, root } = await place()
   await writeFile(join(root, 'old.txt'), 'from before')
   const { cli: view, url } = await openView()
-  run(['sensor', '--root', shared, '--server', url, '--key', key, '--id', 'host-1'], shared)
+  run(['sensor', '--root', shared, '--server', url, '--key', key, '--id', 'host-1', '--exclude', '*.tmp'], shared)
   const eyes = remoteEvidence({ url, key, view: 'work', path: '/project', root, ids })
   await until(
     'the view is ready',
@@ -120,26 +123,33 @@ it('hazard 21: claimed files are checked in the view: a missing file is found, a
   await pilot.ready(patienceMs)
 
   expect(await add(root, 'Claims what it did not do')).toBe(0)
-  await agentWorks('nothing.txt', async () => undefined)
+  await agentWorks(['nothing.txt'], async () => undefined)
   const missing = await statusIs(root, 'T-1', 'blocked')
   expect(missing.fields).toMatchObject({ reasonCode: 'incomplete_output' })
   expect(JSON.stringify(missing.fields['spawn'])).toContain('nothing.txt is claimed but does not exist')
 
   expect(await add(root, 'Claims what was there before')).toBe(0)
-  await agentWorks('old.txt', async () => undefined)
+  await agentWorks(['old.txt'], async () => undefined)
   const stale = await statusIs(root, 'T-2', 'blocked')
   expect(JSON.stringify(stale.fields['spawn'])).toContain('old.txt has not changed since the run started')
 
   expect(await add(root, 'Does it')).toBe(0)
-  await agentWorks('report.txt', () => writeFile(join(root, 'report.txt'), 'it is done'))
+  await agentWorks(['report.txt', 'report.tmp'], async () => {
+    await writeFile(join(root, 'report.txt'), 'it is done')
+    await writeFile(join(root, 'report.tmp'), 'it too')
+  })
   const done = await statusIs(root, 'T-3', 'done')
   expect(done.fields['evidence']).toMatchObject({
-    files: [{ path: 'report.txt', size: 10, sha256: expect.stringMatching(/^[0-9a-f]{64}$/) }],
+    files: [
+      { path: 'report.txt', size: 10, sha256: expect.stringMatching(/^[0-9a-f]{64}$/), from: 'view' },
+      { path: 'report.tmp', size: 6, sha256: expect.stringMatching(/^[0-9a-f]{64}$/), from: 'disk' },
+    ],
   })
 
   // The view stops during a turn: the file does not count as missing, and after the maximum wait a person decides.
   expect(await add(root, 'Nobody can see it')).toBe(0)
-  await agentWorks('unseen.txt', async () => {
+  await policy(root, 'acceptance-policy.json', { maxWaitSec: 0.5 })
+  await agentWorks(['unseen.txt'], async () => {
     view.signal('SIGKILL')
     await view.ended
     await writeFile(join(root, 'unseen.txt'), 'it is done')
@@ -157,8 +167,8 @@ it('a view without sensors and a wrong key never make a file count as missing', 
   const { url } = await openView()
   const options = { url, key, view: 'work', path: '/', root, ids }
   expect(await remoteEvidence(options).inspect(['a.txt', '../x'], null)).toEqual([
-    { path: 'a.txt', found: 'not_ready' },
-    { path: '../x', found: 'not_ready' },
+    { path: 'a.txt', found: 'not_ready', from: 'view' },
+    { path: '../x', found: 'not_ready', from: 'view' },
   ])
   const wrongKey = remoteEvidence({ ...options, key: 'another-key-12345' })
   await expect(wrongKey.inspect(['a.txt'], null)).rejects.toMatchObject({ code: 'view_refused' })
@@ -173,7 +183,8 @@ it('a view without sensors and a wrong key never make a file count as missing', 
 
 it('incomplete view settings are rejected before anything starts', async () => {
   const { root } = await place()
-  const of = (env: Record<string, string>) => openEvidence(loadSettings({ folder: root, env }).board, root, ids)
+  const of = (env: Record<string, string>) =>
+    openEvidence({ settings: loadSettings({ folder: root, env }).board, root, ids })
   const url = { BELLWETHER__BOARD__VIEW_URL: 'http://127.0.0.1:7717' }
   expect(() => of(url)).toThrow('view is not')
   expect(() => of({ ...url, BELLWETHER__BOARD__VIEW: 'work' })).toThrow('view_key is not')

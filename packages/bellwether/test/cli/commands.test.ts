@@ -83,6 +83,7 @@ describe('bellwether agents, watchdog, questions', () => {
       'greeter',
       'hangs',
       'long',
+      'writes',
     ])
     expect((await up.run('agents', 'show', 'echo')).out).toMatch(/^echo\n {2}status/)
     expect((await up.run('agents', '--limit', '2')).out).toContain('… and more (--limit)')
@@ -178,6 +179,27 @@ describe('bellwether task, against a server', () => {
         })
     },
   )
+
+  it('[V7.1] the evidence of a task comes from the view of this process, and from the disk where a path is excluded', async () => {
+    await up.api('POST', '/board/tasks', { title: 'make it', taskId: 'V-1', agent: 'writes' })
+    const task = await until('V-1 is done', async () => {
+      const read = await up.api<{ status: string; fields: { evidence?: unknown } }>('GET', '/board/tasks/V-1')
+      expect(read.status).not.toBe('blocked')
+      return read.status === 'done' ? read : undefined
+    })
+    const sha256 = expect.stringMatching(/^[0-9a-f]{64}$/)
+    expect(task.fields.evidence).toMatchObject({
+      files: [
+        { path: 'made.txt', size: 5, sha256, from: 'view' },
+        { path: 'node_modules/made.txt', size: 5, sha256, from: 'disk' },
+      ],
+    })
+    // The sensor of this process needs neither a connection nor a key.
+    const { sessions } = await up.api<{ sessions: object[] }>('GET', '/views/project/sessions')
+    expect(sessions).toMatchObject([{ role: 'leader', client_ip: 'in-process' }])
+    const { keys } = await up.api<{ keys: { role: string }[] }>('GET', '/keys')
+    expect(keys.map(({ role }) => role)).toEqual(['admin'])
+  })
 
   it('adds, lists, shows and moves tasks', async () => {
     expect((await up.run('task', 'add', 'fix\u001b[31m it', '--id', 'G', '--approval')).out).toBe('added G\n')

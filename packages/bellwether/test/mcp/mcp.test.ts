@@ -222,6 +222,7 @@ describe('the MCP server', () => {
       'greeter',
       'hangs',
       'long',
+      'writes',
     ])
   })
 

@@ -296,8 +296,8 @@ describe('evidence', () => {
       await sensor.send('on_demand_job', [], { sourceType: 'job_complete', metadata })
     }
     expect(await looking).toEqual([
-      { path: 'a', found: 'present', size: 77, sha256: 'abc', changedSince: true },
-      { path: '/old', found: 'present', size: 10, sha256: 'abc', changedSince: false },
+      { path: 'a', found: 'present', kind: 'file', size: 77, sha256: 'abc', changedSince: true },
+      { path: '/old', found: 'present', kind: 'file', size: 10, sha256: 'abc', changedSince: false },
       { path: '/nobody', found: 'missing' },
       { path: '../x', found: 'missing' },
     ])

@@ -144,7 +144,8 @@ const handlers: Handlers = {
   'GET /views': (scene) => {
     const { item_count, total_files, total_directories, total_size } = statsNow()
     const counts = { item_count, total_files, total_directories, total_size, suspect_file_count: 2, sessions: 2 }
-    const view = { view_id: 'shared', ready: true, has_blind_spot: true, is_auditing: false, sources: [], ...counts }
+    const state = { ready: true, live: true, available: true, has_blind_spot: true, is_auditing: false }
+    const view = { view_id: 'shared', sources: [], ...state, ...counts }
     return { views: ifFull(scene, [view]) }
   },
   'GET /views/:view/stats': () => ({ ...statsNow(), sources: { main: statsNow() }, best: {}, sessions: 2 }),

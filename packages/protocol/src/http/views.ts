@@ -99,6 +99,8 @@ const session = z.object({
 const viewLine = z.object({
   view_id: z.string(),
   ready: z.boolean(),
+  live: z.boolean().describe('the type of the view: live, or persistent'),
+  available: z.boolean().describe('false while a live view cannot answer because a pipe failed'),
   sessions: z.number(),
   item_count: z.number(),
   total_files: z.number(),
@@ -152,10 +154,13 @@ const barrier = z.object({
 const source = z.string().max(1_024).optional()
 const fileEvidence = z.object({
   path: z.string(),
-  found: z.enum(['present', 'missing', 'not_ready']),
+  found: z
+    .enum(['present', 'missing', 'not_ready', 'excluded'])
+    .describe('`not_ready`: no sensor could check it in time; `excluded`: the sensor does not report this path'),
+  kind: z.enum(['file', 'directory', 'symlink']).optional(),
   size: z.number().optional(),
   sha256: z.string().optional(),
-  changed_since: z.boolean().optional(),
+  changed_since: z.boolean().optional().describe('absent if the token is too old or from another run of the view'),
 })
 
 export const suspectUpdate = z.object({

@@ -32,16 +32,18 @@ export function parseExclude(globs: readonly string[]): Matches | undefined {
     names.has(name) || nameGlobs.some((glob) => glob.test(name)) || pathGlobs.some((glob) => glob.test(path))
 }
 
+/** Tests an entry and its parent directories. */
+export function isExcludedBy(matches: Matches, path: string): boolean {
+  for (let end = path.indexOf('/', 1); ; end = path.indexOf('/', end + 1)) {
+    const part = end < 0 ? path : path.slice(0, end)
+    if (part !== '/' && matches(part, nameOf(part))) return true
+    if (end < 0) return false
+  }
+}
+
 /** The same disk without the excluded paths. */
 export function withoutExcluded(disk: Disk, matches: Matches): Disk {
-  /** Tests the entry and its parent directories. */
-  function isExcluded(path: string): boolean {
-    for (let end = path.indexOf('/', 1); ; end = path.indexOf('/', end + 1)) {
-      const part = end < 0 ? path : path.slice(0, end)
-      if (part !== '/' && matches(part, nameOf(part))) return true
-      if (end < 0) return false
-    }
-  }
+  const isExcluded = (path: string) => isExcludedBy(matches, path)
   return {
     kind: disk.kind,
     isExcluded,

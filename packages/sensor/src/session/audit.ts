@@ -1,5 +1,6 @@
 /**
- * Runs one audit: start, rows, end. The end is sent even after a failure and reports whether everything readable was scanned.
+ * Runs one audit: start, rows, end. The end is sent whatever happened to the start and the rows, and reports whether everything
+ * readable was scanned.
  * Start, rows and end carry the session id and the audit id, so that the server cannot mix them with another sensor's.
  */
 import { auditResponse } from '@bellwether/protocol'
@@ -33,12 +34,13 @@ export async function runAudit(
   const learned = memory.learn(serverNow, clock.monotonicMs())
   const path = 'pipe/consistency/audit/start'
   const start = { session_id: session.id, ...metadata }
-  auditResponse.parse(await sender.send('POST', path, start, { key, signal: progress.signal }))
   const found: DirectoryTime[] = []
   const denied: string[] = []
   let [complete, failure] = [false, 'cancelled']
   let report: ScanReport | undefined
   try {
+    // The server may have opened the audit even if its response is lost.
+    auditResponse.parse(await sender.send('POST', path, start, { key, signal: progress.signal }))
     report = await scanner.scan({
       mode: 'audit',
       from: ['/'],

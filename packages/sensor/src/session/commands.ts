@@ -78,14 +78,20 @@ export function openCommands(context: PipeContext, actions: CommandActions): Com
 
   async function scan(session: Session, command: PipeCommand & { type: 'scan' }, signal: AbortSignal): Promise<void> {
     let error: string | undefined
+    const isExcluded = isValidPath(command.path) && context.isExcluded(command.path)
     try {
+      if (isExcluded) throw new Error(`the sensor excludes ${JSON.stringify(command.path.slice(0, 200))}`)
       if (!isValidPath(command.path)) throw new Error(`invalid path ${JSON.stringify(command.path.slice(0, 200))}`)
       await withScanSlot(() => walk(session, command, signal))
     } catch (problem) {
       error = shortMessage(problem)
       throw problem
     } finally {
-      const metadata = { job_id: command.job_id, complete: error === undefined, ...defined({ error }) }
+      const metadata = {
+        job_id: command.job_id,
+        complete: error === undefined,
+        ...defined({ error, excluded: isExcluded || undefined }),
+      }
       await ingest(context, session, endBody('job_complete', metadata), signal)
     }
   }

@@ -29,6 +29,8 @@ export interface PipeContext {
   readonly ids: Ids
   readonly batchRows: number
   readonly skipped: SkippedRows
+  /** Whether the sensor does not report this path. */
+  readonly isExcluded: (path: string) => boolean
   readonly stuckMs: number
   readonly sessionTimeoutSeconds?: number
 }

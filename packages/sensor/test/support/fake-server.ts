@@ -34,6 +34,8 @@ export class FakeServer {
   role: PipeRole
   /** Returns this status instead for requests whose `METHOD path session` matches. */
   fail: { readonly route: RegExp; readonly status: number; times: number } | undefined
+  /** Handles one request for this route and closes its connection without a response. */
+  loseResponseOf: string | undefined
   /** Longer requests get status 413, like from a proxy. */
   bodyBytesMax = pipeLimits.inflatedBytesMax
   suspects: string[] = []
@@ -123,7 +125,12 @@ export class FakeServer {
       return answer(fail.status, { title: 'made to fail' })
     }
     if (this.#ended.has(session)) return answer(419, { title: 'session has ended' })
-    answer(200, await this.#answer(route, session, body, url, answer))
+    const value = await this.#answer(route, session, body, url, answer)
+    if (this.loseResponseOf === route) {
+      this.loseResponseOf = undefined
+      return void response.destroy()
+    }
+    answer(200, value)
   }
 
   async #answer(

@@ -46,23 +46,26 @@ async function inspectFile(root: string, path: string, since: string | null): Pr
   try {
     real = await realpath(join(root, path))
   } catch (error) {
-    if (absent.has(errorCode(error))) return { path, found: 'missing' }
+    if (absent.has(errorCode(error))) return { path, found: 'missing', from: 'disk' }
     throw error
   }
-  if (leadsOut(relative(root, real))) return { path, found: 'missing' }
+  if (leadsOut(relative(root, real))) return { path, found: 'missing', from: 'disk' }
   // O_NONBLOCK: opening a pipe must not wait.
   const file = await open(real, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW)
   try {
     const stat = await file.stat({ bigint: true })
-    if (!stat.isFile()) return { path, found: 'missing' }
+    if (!stat.isFile()) return { path, found: 'missing', from: 'disk' }
     const size = Number(stat.size)
+    // A token of a view follows the disk's own, after a colon.
+    const probedAt = /^(\d+)(?::|$)/.exec(since ?? '')?.[1]
     return {
       path,
       found: 'present',
+      from: 'disk',
       size,
       // The same tick counts as changed: the clock of a disk is coarse.
       ...defined({
-        changedSince: since !== null && /^\d+$/.test(since) ? stat.ctimeNs >= BigInt(since) : undefined,
+        changedSince: probedAt === undefined ? undefined : stat.ctimeNs >= BigInt(probedAt),
         sha256: size <= hashMaxBytes ? await hashOf(file) : undefined,
       }),
     }

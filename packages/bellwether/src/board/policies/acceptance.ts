@@ -86,7 +86,12 @@ export interface Claims {
 }
 
 export interface EvidenceRecord {
-  readonly files: readonly { readonly path: string; readonly size?: number; readonly sha256?: string }[]
+  readonly files: readonly {
+    readonly path: string
+    readonly size?: number
+    readonly sha256?: string
+    readonly from?: FileEvidence['from']
+  }[]
   readonly commands: readonly {
     readonly command: string
     readonly exitCode: number | null
@@ -228,10 +233,10 @@ function weighFiles({ failures, waiting, files }: Tally, required: Requirements,
     const file = seen.get(path)
     if (file === undefined || file.found === 'not_ready') waiting.push(`${path} cannot be inspected yet`)
     else {
-      const { size, sha256 } = file
+      const { size, sha256, from } = file
       const fault = fileFault(file, required)
       if (fault !== null) failures.push(`${path} ${fault}`)
-      else files.push({ path, ...defined({ size, sha256 }) })
+      else files.push({ path, ...defined({ size, sha256, from }) })
     }
   }
 }

@@ -8,6 +8,7 @@ import { startSensor } from '@bellwether/sensor'
 import { Command } from 'commander'
 import { listenForShutdown } from '../../runtime/shutdown.js'
 import { openLog } from '../../runtime/logger.js'
+import { loadSettings } from '../../settings/load.js'
 import { exitCodes, printLine } from '../shared/output.js'
 import { collect, parentPipe, required, wholeUpTo } from '../shared/options.js'
 
@@ -19,6 +20,9 @@ interface Flags {
   readonly source?: string
   readonly watchMax?: number
   readonly threads?: number
+  readonly sessionTimeout?: number
+  readonly poll?: number
+  readonly stuck?: number
   readonly mounted?: boolean
   readonly polling?: boolean
   readonly exclude?: readonly string[]
@@ -27,6 +31,8 @@ interface Flags {
 }
 
 const countMax = 1_000_000_000
+const daySeconds = 86_400
+const weekSeconds = 7 * daySeconds
 
 export function sensorCommand(finish: (code: number) => void): Command {
   return new Command('sensor')
@@ -45,6 +51,21 @@ export function sensorCommand(finish: (code: number) => void): Command {
       '--threads <n>',
       'the number of scan threads (default: 2; more for a slow network filesystem)',
       wholeUpTo(countMax, 1),
+    )
+    .option(
+      '--session-timeout <s>',
+      'the session timeout to request, in seconds; the server may use a longer one (default: sensor.session_timeout_seconds)',
+      wholeUpTo(weekSeconds, 1),
+    )
+    .option(
+      '--poll <s>',
+      'how often directories are listed without inotify, in seconds (default: sensor.poll_seconds)',
+      wholeUpTo(daySeconds, 1),
+    )
+    .option(
+      '--stuck <s>',
+      'restart a task without progress after this many seconds (default: sensor.stuck_seconds)',
+      wholeUpTo(weekSeconds, 1),
     )
     .option('--mounted', 'require the root to be a mount point')
     .option('--polling', 'list directories repeatedly instead of using inotify')
@@ -65,7 +86,8 @@ async function run(flags: Flags): Promise<number> {
   const id = flags.id ?? hostname()
   const log = openLog(`sensor ${id}`)
   const shutdown = listenForShutdown({ parentPipe: flags.parentPipe ?? false, log })
-  const sensor = startSensor({
+  const { sensor } = loadSettings({ folder: process.cwd(), env: environment() })
+  const started = startSensor({
     root,
     server,
     keys,
@@ -78,11 +100,14 @@ async function run(flags: Flags): Promise<number> {
       sourceId: flags.source,
       watchMax: flags.watchMax,
       scanThreads: flags.threads,
+      sessionTimeoutSeconds: flags.sessionTimeout ?? sensor.session_timeout_seconds,
+      pollSeconds: flags.poll ?? sensor.poll_seconds,
+      stuckSeconds: flags.stuck ?? sensor.stuck_seconds,
     }),
   })
   if (flags.json === true) printLine({ started: true, root, server, id, pid: process.pid })
   await aborted(shutdown.signal)
-  await sensor.stop()
+  await started.stop()
   shutdown.release()
   return exitCodes.ok
 }

@@ -14,6 +14,7 @@ interface Flags {
   readonly port?: number
   readonly data: string
   readonly project: string
+  readonly sessionTimeout?: number
   readonly json?: boolean
   readonly parentPipe?: boolean
 }
@@ -25,6 +26,11 @@ export function upCommand(finish: (code: number) => void): Command {
     .option('--port <n>', 'the port; 0 picks a free one (default: server.port)', wholeUpTo(portMax))
     .option('--data <dir>', 'the folder of the database, keys and run-time files', dataFolder)
     .option('--project <name>', 'the project of the agents in folder agents/', 'default')
+    .option(
+      '--session-timeout <s>',
+      'the session timeout that the sensor requests, in seconds (default: sensor.session_timeout_seconds)',
+      wholeUpTo(604_800, 1),
+    )
     .option('--json', 'print one line on stdout when everything is ready')
     .addOption(parentPipe())
     .action(async (flags: Flags) => {
@@ -44,6 +50,7 @@ export function upCommand(finish: (code: number) => void): Command {
           },
           host: flags.host,
           port: flags.port,
+          sessionTimeoutSeconds: flags.sessionTimeout,
           ...defined({ parentPipe: flags.parentPipe }),
         }),
       )

@@ -9,16 +9,18 @@ export function viewListRoute(api: Api, fusion: Fusion): void {
   api('GET /views', ({ grant }) => {
     const now = { wallMs: clock.wallMs(), monotonicMs: clock.monotonicMs() }
     const views = [...fusion.views.values()].filter((view) => grant.may(view.name))
-    return { views: views.map((view) => lineOf(view, now)) }
+    return { views: views.map((view) => lineOf(fusion, view, now)) }
   })
 }
 
-function lineOf(view: View, now: Now) {
+function lineOf(fusion: Fusion, view: View, now: Now) {
   const sources = [...view.sources.values()]
   const stats = viewStats(sources, now)
   return {
     view_id: view.name,
     ready: view.ready,
+    live: view.settings.live,
+    available: fusion.health.get(view.key)?.effective !== 'failed',
     sessions: view.sessions.size,
     item_count: stats.item_count,
     total_files: stats.total_files,

@@ -28,7 +28,6 @@ import { postJson, webhookUrl } from '../../ports/webhook.js'
 import type { Tail } from '../../http/tail.js'
 import type { Settings } from '../../settings/schema.js'
 import type { PartContext } from '../process.js'
-import { openEvidence } from './remote-evidence.js'
 import { kernelSpawner } from './spawner.js'
 
 const dayMs = 86_400_000
@@ -164,18 +163,19 @@ export interface KernelDispatcherOptions {
   readonly projectId: string
   /** The events that announce the ends of turns. */
   readonly tail: Tail
+  readonly evidence: Evidence
 }
 
 /** A dispatcher whose runs are turns of the kernel. */
 export function openKernelDispatcher(
   opened: OpenRoot,
   { runtime, settings, log }: Pick<PartContext, 'runtime' | 'settings' | 'log'>,
-  { projectId, tail }: KernelDispatcherOptions,
+  { projectId, tail, evidence }: KernelDispatcherOptions,
 ): Dispatcher {
   const retentionMs = settings.pmo.retention_days * dayMs
   return openDispatcher(opened, {
     spawner: kernelSpawner({ kernel: runtime.kernel, projectId, tail, clock: systemClock, log, retentionMs }),
-    evidence: openEvidence(settings.board, opened.board.root, opened.ids),
+    evidence,
     actor: 'board',
   })
 }

@@ -1,16 +1,16 @@
 /**
- * API keys that a process keeps in files: the first administrator's key and the key of the sensor that `up` runs. Only the
- * process's account can read the files. A stored key is used as long as the database accepts it.
+ * The first administrator's key, which a process keeps in a file. Only the process's account can read it. A stored key is used as
+ * long as the database accepts it.
  */
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { systemRandom } from '@bellwether/base'
 import type { KeyRole } from '@bellwether/protocol'
-import { createFirstKey, createKey, hashKey, readLiveKeys } from '../../kernel/access/api-keys.js'
+import { createFirstKey, hashKey, readLiveKeys } from '../../kernel/access/api-keys.js'
 import { writeAudit } from '../../kernel/access/audit-log.js'
 import type { Kernel } from '../../kernel/kernel.js'
 import type { Database } from '../../ports/database/database.js'
-import { adminKeyFile, sensorKeyFile } from '../paths.js'
+import { adminKeyFile } from '../paths.js'
 
 type KernelKeys = Pick<Kernel, 'db' | 'ids'>
 
@@ -26,15 +26,6 @@ export async function ensureAdminKey({ db, ids }: KernelKeys, folder: string): P
   const entry = { actor: 'first start', role: null, address: null, status: 201, code: null }
   await writeAudit(db, [{ ...entry, method: 'CREATE', path: `/keys/${created.keyId}` }])
   return created.key
-}
-
-export async function ensureSensorKey({ db, ids }: KernelKeys, folder: string, view: string): Promise<string> {
-  const file = join(folder, sensorKeyFile)
-  const stored = await readLiveKey(db, file, 'sensor')
-  if (stored !== undefined) return stored
-  const { key } = await createKey(db, { ids, random: systemRandom }, { role: 'sensor', view, name: 'up', by: 'up' })
-  writeKey(file, key)
-  return key
 }
 
 async function readLiveKey(db: Database, file: string, role: KeyRole): Promise<string | undefined> {

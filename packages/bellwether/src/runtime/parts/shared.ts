@@ -1,7 +1,7 @@
 /**
- * What the parts of one process share: the tail of the outbox, and the board of a task root with its dispatcher. `up` opens each
- * once for its server and its autopilot, so that a change by one part is known to the other. Maintenance of the board runs wherever
- * the board is open.
+ * What the parts of one process share: the tail of the outbox, the workspace views, and the board of a task root with its
+ * dispatcher. `up` opens each once for its server, sensor and autopilot, so that a change by one part is known to the others.
+ * Maintenance of the board runs wherever the board is open.
  */
 import { hostname } from 'node:os'
 import { resolve } from 'node:path'
@@ -11,7 +11,10 @@ import type { Dispatcher } from '../../board/dispatch/dispatcher.js'
 import { runMaintenance } from '../../board/repair/maintenance.js'
 import { openTail, type Tail } from '../../http/tail.js'
 import type { PartContext } from '../process.js'
+import type { Fusion } from '../../view/fusion.js'
 import { openKernelDispatcher, openMaintenance, openTaskRoot, type OpenRoot } from './board.js'
+import { openEvidence, type OwnView } from './evidence.js'
+import { openViews } from './views.js'
 
 export interface BoardPart extends OpenRoot {
   readonly projectId: string
@@ -21,6 +24,8 @@ export interface BoardPart extends OpenRoot {
 
 export interface Shared {
   readonly tail: Tail
+  /** Absent: the process serves no views. */
+  readonly fusion: Fusion | undefined
   /** Absent: the process has no task root. */
   readonly board: BoardPart | undefined
 }
@@ -33,6 +38,10 @@ export interface SharedOptions {
   readonly projectId: string
   /** What the process is, for the owner that locks name. */
   readonly role: string
+  /** Names of the views to serve. */
+  readonly views?: readonly string[]
+  /** The view of this process that shows the task root, unless [board] names one. */
+  readonly evidenceView?: Omit<OwnView, 'fusion'> | undefined
 }
 
 /** Opens the tail and the board, runs `work`, and closes both. */
@@ -47,11 +56,15 @@ export async function withShared(
   const tail = openTail({ db: runtime.kernel.db, clock: systemClock, log })
   const listening = await runtime.bell.listen(subjects.anyEvent, () => tail.wake())
   try {
-    const board = await openBoardPart(context, options, tail)
+    const { views = [] } = options
+    const { ids } = runtime.kernel
+    const fusion =
+      views.length === 0 ? undefined : openViews({ names: views, settings: context.settings.view, ids, log })
+    const board = await openBoardPart(context, options, tail, fusion)
     const maintenance = board && runMaintenance(openMaintenance(board), { clock: systemClock, log }, signal)
-    const background = Promise.all([tail.run(signal), maintenance])
+    const background = Promise.all([tail.run(signal), fusion?.run(signal), maintenance])
     try {
-      return await work({ tail, board })
+      return await work({ tail, fusion, board })
     } finally {
       stopping.abort()
       await background
@@ -66,13 +79,17 @@ export async function withShared(
 
 async function openBoardPart(
   context: PartContext,
-  { folder, root, projectId, role }: SharedOptions,
+  { folder, root, projectId, role, evidenceView }: SharedOptions,
   tail: Tail,
+  fusion: Fusion | undefined,
 ): Promise<BoardPart | undefined> {
   if (root === undefined) return undefined
   const { settings, log, signal } = context
   const owner = `${role}:${hostname()}-${process.pid}`
   const opened = await openTaskRoot({ root: resolve(folder, root), owner, settings: settings.board, log, signal })
-  const dispatcher = openKernelDispatcher(opened, context, { projectId, tail })
+  const { board, ids } = opened
+  const own = fusion && { fusion, ...evidenceView }
+  const evidence = openEvidence({ settings: settings.board, root: board.root, ids, own })
+  const dispatcher = openKernelDispatcher(opened, context, { projectId, tail, evidence })
   return { ...opened, projectId, as: (actor) => ({ ...dispatcher, actor }) }
 }

@@ -248,6 +248,7 @@ export class FusionPipe {
 
   async #endJob(job: ScanJob, metadata: IngestMetadata): Promise<void> {
     if (job.state !== 'pending') return
+    job.excluded = metadata.excluded === true
     const failed = jobProblem(metadata)
     if (failed === undefined) job.deleted = await runInSlices(job.scan.detectMissing())
     this.#options.onJobEnd(job, failed)

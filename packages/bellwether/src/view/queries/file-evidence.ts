@@ -1,7 +1,8 @@
 /**
  * Tells the board whether claimed files exist (hazard 21). Each path is checked by a barrier and a scan that begin after the
  * question, never from memory alone. A path that cannot be checked is `not_ready`, which means wait; `missing` is returned
- * only after a finished scan. The caller computes hashes, because only it may be able to read the file.
+ * only after a finished scan, and `excluded` if the sensor does not report the path. The caller computes hashes, because only it
+ * may be able to read the file.
  */
 import { defined, type Clock } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
@@ -22,11 +23,15 @@ export interface EvidenceOptions {
 
 export interface FileFinding {
   readonly path: string
-  readonly found: 'present' | 'missing' | 'not_ready'
+  readonly found: 'present' | 'missing' | 'not_ready' | 'excluded'
+  readonly kind?: 'file' | 'directory' | 'symlink'
   readonly size?: number
   readonly sha256?: string
+  /** Absent if there was no token, or if the token is too old or from another run of the view. */
   readonly changedSince?: boolean
 }
+
+type ScanResult = 'done' | 'not_ready' | 'excluded'
 
 const waitMsDefault = 15_000
 // A deliverable with more files should be claimed as a directory.
@@ -39,11 +44,12 @@ export function viewEvidence(options: EvidenceOptions) {
     return view.sources.size === 1 ? [...view.sources.values()][0] : undefined
   }
 
-  async function isScanned(of: ViewSource, path: string, timeUp: AbortSignal): Promise<boolean> {
+  async function scan(of: ViewSource, path: string, timeUp: AbortSignal): Promise<ScanResult> {
     const job = view.scans.request(of, path, false)
     await view.scans.ended(job, timeUp)
+    if (job.excluded) return 'excluded'
     // A direct answer has not changed the tree that `finding` reads.
-    return job.state === 'done' && job.direct === undefined
+    return job.state === 'done' && job.direct === undefined ? 'done' : 'not_ready'
   }
 
   async function finding(of: ViewSource, path: string, isChanged: ((path: string) => boolean) | undefined) {
@@ -51,7 +57,8 @@ export function viewEvidence(options: EvidenceOptions) {
     if (node === none) return { path, found: 'missing' } as const
     const sha256 = of.tree.isDirectory(node) ? undefined : await options.hash?.(path)
     const changedSince = isChanged?.(path)
-    return { path, found: 'present' as const, size: of.tree.size(node), ...defined({ sha256, changedSince }) }
+    const kind = of.tree.isDirectory(node) ? 'directory' : of.tree.isSymlink(node) ? 'symlink' : 'file'
+    return { path, found: 'present', kind, size: of.tree.size(node), ...defined({ sha256, changedSince }) } as const
   }
 
   return {
@@ -67,14 +74,12 @@ export function viewEvidence(options: EvidenceOptions) {
       const timeUp = clock.sleep(waitMs, over.signal).then(() => over.abort())
       try {
         await view.sync([of], 'leader', timeUp)
-        const done = await Promise.all(
-          paths.map((path) => ifValidPath(path, (plain) => isScanned(of, plain, over.signal))),
-        )
+        const done = await Promise.all(paths.map((path) => ifValidPath(path, (plain) => scan(of, plain, over.signal))))
         const isChanged = since === null ? undefined : changed(of, since, clock.wallMs())
         const results: FileFinding[] = []
         for (const [at, path] of paths.entries()) {
-          if (done[at] === undefined) results.push({ path, found: 'missing' })
-          else if (!done[at] || of.tree !== source()?.tree) results.push({ path, found: 'not_ready' })
+          const result = of.tree === source()?.tree ? done[at] : 'not_ready'
+          if (result !== 'done') results.push({ path, found: result ?? 'missing' })
           else results.push({ ...(await finding(of, absolute(path), isChanged)), path })
         }
         return results
@@ -88,7 +93,7 @@ export function viewEvidence(options: EvidenceOptions) {
 const absolute = (path: string) => (path.startsWith('/') ? path : `/${path.replace(/^(?:\.\/)+/, '')}`)
 
 /** Undefined for an invalid path: no file of this view can have it. */
-async function ifValidPath(path: string, scan: (path: string) => Promise<boolean>): Promise<boolean | undefined> {
+async function ifValidPath(path: string, scan: (path: string) => Promise<ScanResult>): Promise<ScanResult | undefined> {
   try {
     return await scan(absolute(path))
   } catch (error) {
@@ -98,14 +103,13 @@ async function ifValidPath(path: string, scan: (path: string) => Promise<boolean
 }
 
 /** Whether the content of a path changed since the token. A mark that was set or cleared does not count. */
-function changed(of: ViewSource, since: string, nowMs: number): (path: string) => boolean {
+function changed(of: ViewSource, since: string, nowMs: number): ((path: string) => boolean) | undefined {
   const issued = readToken(since)
   const found = new Set<string>()
   let token = since
   for (let more = true; more && found.size < changesMax;) {
     const next = changesSince([of], token, nowMs, changesMax)
-    // The token is too old or from another run, so every file may have changed.
-    if (next.fresh_instance || issued === undefined) return () => true
+    if (next.fresh_instance || issued === undefined) return undefined
     for (const { path } of next.changes) found.add(path)
     token = next.token
     more = next.more

@@ -19,6 +19,8 @@ export interface ScanJob {
   sessionId: string
   state: ScanJobState
   error: string | undefined
+  /** The sensor does not report the path. */
+  excluded: boolean
   rows: number
   deleted: number
   /** What the sensor reported while the pipe was down; the view is unchanged. */

@@ -64,6 +64,7 @@ export class ScanRequests {
       sessionId: '',
       state: 'pending',
       error: undefined,
+      excluded: false,
       rows: 0,
       deleted: 0,
       direct: undefined,

@@ -17,7 +17,7 @@ interface Flags {
   readonly host?: string
   readonly port?: number
   readonly strict?: boolean
-  readonly persistent?: boolean
+  readonly persistent?: true | readonly string[]
   readonly entriesMax?: number
   readonly json?: boolean
   readonly parentPipe?: boolean
@@ -41,7 +41,11 @@ export function viewCommand(finish: (code: number) => void): Command {
     .option('--host <address>', 'the address to listen on (default: server.host)')
     .option('--port <n>', 'the port; 0 picks a free one (default: server.port)', wholeUpTo(portMax))
     .option('--strict', 'accept one session per view')
-    .option('--persistent', 'stay readable after the last sensor disconnects (default: the setting view.live)')
+    .option(
+      '--persistent [name]',
+      'a view that stays readable while a pipe is down and after its last sensor has left; repeatable; without a name: all (default: the settings view.live and view.persistent)',
+      collectNames,
+    )
     .option('--entries-max <n>', 'the maximum number of entries per source', wholeUpTo(entriesLimit))
     .option('--json', 'print one line on stdout when ready')
     .addOption(parentPipe())
@@ -62,13 +66,28 @@ export function viewCommand(finish: (code: number) => void): Command {
         host: flags.host,
         port: flags.port,
         strict: flags.strict,
-        live: flags.persistent === true ? false : undefined,
+        persistent: persistentViews(flags.persistent, views),
         entryMax: flags.entriesMax,
       })
       finish(code)
     })
   queryCommands(view)
   return view
+}
+
+/** Commander passes `true` for an option without its optional value. */
+function collectNames(value: string | true, before: true | readonly string[] = []): true | readonly string[] {
+  return value === true || before === true ? true : [...before, value]
+}
+
+function persistentViews(names: Flags['persistent'], views: readonly string[]): readonly string[] | true | undefined {
+  if (names === undefined || names === true) return names
+  const unknown = names.find((name) => !views.includes(name))
+  if (unknown === undefined) return names
+  throw new InvalidInput(`Cannot make view ${JSON.stringify(unknown)} persistent: this process does not serve it`, {
+    code: 'unknown_view',
+    hint: 'Use --persistent NAME with a NAME from --view, or --persistent for all views.',
+  })
 }
 
 function keysOf(flags: Flags, views: readonly string[]): [string, string][] {

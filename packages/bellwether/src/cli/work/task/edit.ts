@@ -25,7 +25,7 @@ import type { TaskView } from '../../../board/tasks/task-view.js'
 import type { Client } from '../../../client/client.js'
 import { plain } from '../../../client/sanitize.js'
 import { openDispatcher } from '../../../runtime/parts/board.js'
-import { openEvidence } from '../../../runtime/parts/remote-evidence.js'
+import { openEvidence } from '../../../runtime/parts/evidence.js'
 import { collect } from '../../shared/options.js'
 import { print as answer } from '../../shared/output.js'
 import { readInstruction } from '../../shared/instruction.js'
@@ -179,7 +179,7 @@ export function doneCommand(task: Command): void {
         const { board, ids } = opened
         const dispatcher = openDispatcher(opened, {
           spawner: noSpawner,
-          evidence: openEvidence(opened.settings, board.root, ids),
+          evidence: openEvidence({ settings: opened.settings, root: board.root, ids }),
           actor: whoAmI(flags),
         })
         await finishChecked(dispatcher, id, {
