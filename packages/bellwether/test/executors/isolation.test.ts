@@ -4,7 +4,9 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pathToFileURL, fileURLToPath } from 'node:url'
 import { systemClock } from '@bellwether/base'
+import { Retryable } from '@bellwether/protocol'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Kernel } from '../../src/kernel/kernel.js'
 import type { NewTurn } from '../../src/kernel/verbs/turn/enqueue.js'
 import { openGuardian } from '../../src/ports/processes/guardian.js'
 import { readSelf } from '../../src/ports/processes/proc.js'
@@ -41,8 +43,16 @@ function openSetup(isolation: 'thread' | 'process', ttlMs = 300_000, graceMs = 3
     folder,
   }
   const executor = openIsolationExecutor({ ...options, handBack: (turn) => t.kernel.handBack([turn], 'w') })
+  let [isAway, aheadMs] = [false, 0]
+  const kernel: Kernel = {
+    ...t.kernel,
+    beat: (...call) =>
+      isAway
+        ? Promise.reject(new Retryable('The database is away', { code: 'database_away' }))
+        : t.kernel.beat(...call),
+  }
   const worker: Worker = testWorker(
-    t,
+    { ...t, kernel },
     ({ agentId }) => {
       const name = agentId.replace(/-\d+$/, '')
       if (name === 'neighbour') return async () => ({ deliver: { text: 'healthy' } })
@@ -51,7 +61,7 @@ function openSetup(isolation: 'thread' | 'process', ttlMs = 300_000, graceMs = 3
     {
       onBeat: (turn, askedMs) => executor.renew(turn, askedMs),
       guarded: (turn) => executor.guards(turn),
-      clock: systemClock,
+      clock: { ...systemClock, monotonicMs: () => systemClock.monotonicMs() + aheadMs },
     },
   )
   async function begin(name: string, more: Partial<NewTurn> = {}) {
@@ -81,6 +91,12 @@ function openSetup(isolation: 'thread' | 'process', ttlMs = 300_000, graceMs = 3
     begin,
     ended,
     writes,
+    /** Sends a beat that fails, an hour after the last one. */
+    async missBeat() {
+      ;[isAway, aheadMs] = [true, 3_600_000]
+      await expect(worker.beat()).rejects.toThrow('away')
+      ;[isAway, aheadMs] = [false, 0]
+    },
     run: async (name: string, more?: Partial<NewTurn>) => ended((await begin(name, more)).agentTurnId),
     async close() {
       for (const { cancellation } of worker.running.values()) cancellation.cancel('draining')
@@ -196,6 +212,8 @@ it('[T1.2] a process whose turn no beat confirms is frozen and continues with th
   onTestFinished(() => s.close())
   const { agentTurnId } = await s.begin('endless')
   await until('its processes are stopped', async () => areStopped(agentTurnId, true) || undefined)
+  // It does no harm while it is frozen: no need to end it, although no beat succeeds.
+  await s.missBeat()
   await until('its processes run', async () => {
     await s.worker.beat()
     return areStopped(agentTurnId, false) || undefined
