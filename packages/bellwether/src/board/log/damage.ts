@@ -23,7 +23,9 @@ export function damageOf(line: Buffer, isJson: boolean): Damage {
     if (typeof id === 'string') ids.push(id)
     if (ids.length >= idsMax) break
   }
-  if (ids.length > 0 || isJson) return { ids: [...new Set(ids)] }
+  if (ids.length > 0) return { ids: [...new Set(ids)] }
+  // JSON of another program is not an event; an event that lost its task id is.
+  if (isJson) return text.includes('"eventId"') ? 'any' : { ids: [] }
   // A line of words, such as a merge marker, was never an event.
   const isWords = isText && !/[{}"]|(?!\s)\p{Cc}/u.test(line.toString('utf8'))
   return isWords ? { ids: [] } : 'any'
