@@ -127,4 +127,32 @@ export const viewMutations: readonly ViewMutation[] = [
     to: '    return true\n',
     tests: ['test/view/health.test.ts'],
   },
+  {
+    name: 'a receiver that failed still accepts rows',
+    file: 'http/routes/pipe.ts',
+    from: "if (inProcess || fusion.health.get(httpReceiver)?.state !== 'failed') return",
+    to: 'if (fusion.views.size >= 0) return',
+    tests: ['test/view/receiver.test.ts', 'test/view/health.test.ts'],
+  },
+  {
+    name: 'a source whose pipe keeps failing is kept',
+    file: 'view/ingest/fusion-pipe.ts',
+    from: '    if (this.#failures % persistentAt === 0) this.#options.onPersistentFailure()\n',
+    to: '',
+    tests: ['test/view/health.test.ts'],
+  },
+  {
+    name: 'the type of a view is that of the server',
+    file: 'runtime/parts/views.ts',
+    from: 'live: settings.live && !persistentNames.has(name),',
+    to: 'live: settings.live,',
+    tests: ['src/runtime/parts/views.test.ts', 'src/view/health.test.ts'],
+  },
+  {
+    name: 'an excluded path counts as missing',
+    file: 'view/queries/file-evidence.ts',
+    from: "    if (job.excluded) return 'excluded'\n",
+    to: '',
+    tests: ['test/view/queries.test.ts'],
+  },
 ]

@@ -278,18 +278,18 @@ describe('evidence', () => {
     const token = await evidence.changeToken()
     await server.clock.advance(2_000)
     const waiting = sensor.heartbeat({ wait_seconds: 9 })
-    const looking = evidence.checkFiles(['a', '/old', '/nobody', '../x'], token)
+    const looking = evidence.checkFiles(['a', '/old', '/nobody', '../x', '/out'], token)
     const [barrier] = (await waiting).body.commands ?? []
     expect(barrier).toMatchObject({ type: 'barrier' })
     await sensor.send('realtime', [file('/a', old + 1, { size: 77 })], {
       metadata: { barriers: [barrier?.barrier_id] },
     })
     const scans = (await sensor.heartbeat({ wait_seconds: 9 })).body.commands ?? []
-    expect(scans.map(({ path }) => path)).toEqual(['/a', '/old', '/nobody'])
+    expect(scans.map(({ path }) => path)).toEqual(['/a', '/old', '/nobody', '/out'])
     for (const { job_id: id, path } of scans) {
-      const metadata = { job_id: id }
+      const metadata = { job_id: id, ...(path === '/out' ? { complete: false, excluded: true } : {}) }
       if (path === '/nobody') await sensor.send('on_demand_job', [{ path }], { type: 'delete', metadata })
-      else
+      else if (path !== '/out')
         await sensor.send('on_demand_job', [path === '/a' ? file('/a', old + 1, { size: 77 }) : file('/old')], {
           metadata,
         })
@@ -300,6 +300,7 @@ describe('evidence', () => {
       { path: '/old', found: 'present', kind: 'file', size: 10, sha256: 'abc', changedSince: false },
       { path: '/nobody', found: 'missing' },
       { path: '../x', found: 'missing' },
+      { path: '/out', found: 'excluded' },
     ])
     const silent = evidence.checkFiles(['/a'], null)
     await server.pass(6)

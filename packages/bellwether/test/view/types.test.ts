@@ -2,13 +2,8 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { systemClock, systemRandom } from '@bellwether/base'
-import { afterAll, afterEach, describe, expect, it } from 'vitest'
-import { uuidv7 } from '../../src/ports/ids.js'
-import { openViews } from '../../src/runtime/parts/views.js'
-import { loadSettings } from '../../src/settings/load.js'
+import { afterAll, afterEach, expect, it } from 'vitest'
 import { runCli, type Cli } from '../support/process.js'
-import { recordedLog } from '../support/recorded-log.js'
 import { until } from '../support/until.js'
 import { fleetProgram } from './fleet/program.js'
 
@@ -21,36 +16,6 @@ afterEach(async () => {
   }
 })
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
-
-describe('the type of a view', () => {
-  const views = (toml: string, persistent?: readonly string[]) => {
-    writeFileSync(join(folder, 'bellwether.toml'), toml)
-    const settings = loadSettings({ folder, env: {} }).view
-    const ids = uuidv7(systemClock, systemRandom)
-    const options = { names: ['a', 'b'], settings, ids, log: recordedLog().log }
-    const fusion = openViews({ ...options, ...(persistent === undefined ? {} : { persistent }) })
-    return [...fusion.views.values()].map(({ settings: own }) => [own.live, own.strict])
-  }
-
-  it('[V5.8] is a setting of each view: live by default, persistent or strict if it is listed', () => {
-    expect(views('')).toEqual([
-      [true, false],
-      [true, false],
-    ])
-    expect(views('[view]\npersistent = "x, b"\nstrict = "a"')).toEqual([
-      [true, true],
-      [false, false],
-    ])
-    expect(views('[view]\nlive = false')).toEqual([
-      [false, false],
-      [false, false],
-    ])
-    expect(views('', ['a'])).toEqual([
-      [false, false],
-      [true, false],
-    ])
-  })
-})
 
 it('[V5.8] [V1.8] one server has live and persistent views, and a sensor requests the timeout of its flag or setting', async () => {
   const start = (words: readonly string[], env: Record<string, string> = {}) => {

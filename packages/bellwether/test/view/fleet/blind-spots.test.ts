@@ -9,7 +9,7 @@ const longAgo = 1_500_000_000
 
 describe('blind spots', () => {
   let fleet: Fleet
-  beforeEach(() => (fleet = new Fleet({ session: 60 })))
+  beforeEach(() => (fleet = new Fleet({ session: 60, audit: 0.4 })))
   afterEach(() => fleet.end())
 
   it('[V6.5] [V6.6] [V3.1] an audit finds unseen creations, changes and deletions, lists them, and realtime clears them', async () => {

@@ -31,7 +31,7 @@ afterEach(async () => {
 
 describe('sensors on one directory', () => {
   it('[V1.1] [V1.2] [V1.3] [V1.7] [V2.2] the first sensor leads and followers scan nothing; a leader that is killed during an audit or frozen is replaced without loss', async () => {
-    const fleet = await fleetOf({ session: 2 }, 'a', 'b', 'c')
+    const fleet = await fleetOf({ session: 2, audit: 0.4 }, 'a', 'b', 'c')
     expect(await fleet.leader()).toBe('a')
     await fleet.audited()
     for (const id of ['b', 'c']) {
