@@ -1,12 +1,13 @@
 /**
- * Checks whether a project folder can work: settings, agents, tools, disk, database, NATS and port. A check changes nothing and takes
+ * Checks whether a project folder can work: settings, agents, policies, tools, disk, database, NATS and port. A check changes nothing and takes
  * a few seconds at most. A failing check does not stop the others, and each finding that is not good says what to do.
  */
+import { loadPolicies, policyFiles } from '../board/policies/load.js'
 import { serverVersion } from '../kernel/reads/database.js'
 import { constants } from 'node:fs'
 import { access, readdir, readFile, stat, statfs } from 'node:fs/promises'
 import { createConnection, createServer } from 'node:net'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { type Environment, errorMessage } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
 import { openDatabase } from '../ports/database/pool.js'
@@ -58,6 +59,7 @@ export async function examine(options: DoctorOptions): Promise<Finding[]> {
     return good((await exists(join(options.folder, settingsFile))) ? settingsFile : 'defaults')
   })
   await run('agents', () => agents(options.folder))
+  await run('policies', () => policies(resolve(options.folder, settings?.board.root ?? '.')))
   await run('tools', () => tools(options.folder))
   await run('folder', () => writable(options.dataDir))
   await run('disk', () => disk(options.folder))
@@ -90,6 +92,36 @@ async function agents(folder: string) {
     ? good(`${files.length} agent files`)
     : bad(problems.join('; '), 'correct the files; the other agents still work')
 }
+
+/** The policies in force: the defaults, or what the files of the task root say. */
+async function policies(root: string) {
+  const present: string[] = []
+  for (const file of policyFiles) if (await exists(join(root, file))) present.push(file)
+  const { calls, recovery, budget, knowledge, knowledgeError, acceptance, runtime } = await loadPolicies(root)
+  const { maxTaskTokens, maxTaskWallTimeSec, maxTaskRetries, onExceeded } = budget.global
+  const limit = (value: number | null, unit: string) => (value === null ? `any number of ${unit}` : `${value} ${unit}`)
+  const { command_routing: routing, local_state: state, external_message: message, synthesis } = calls.timeoutMs
+  const agentNames = runtime.agents.map(({ id, capabilities }) =>
+    capabilities.length === 0 ? id : `${id} (${capabilities.join(', ')})`,
+  )
+  const lines = [
+    present.length === 0 ? 'defaults' : present.join(', '),
+    `recovery    ${recovery.recoveryChain.join(' → ')}; ${recovery.default.maxAttempts} attempts, ${recovery.default.cooldownSec} s apart`,
+    `budget      ${limit(maxTaskTokens, 'tokens')}, ${limit(maxTaskWallTimeSec, 's')}, ${limit(maxTaskRetries, 'runs')} per task; then ${onExceeded ?? 'the degrade policy'}${ownOf(budget.agents)}`,
+    `acceptance  ${acceptance.default.minEvidence} evidence, ${acceptance.default.commands.length} verify commands${ownOf(acceptance.roles)}`,
+    `knowledge   ${knowledge.enabled ? `${knowledge.maxItems} hints` : 'off'}`,
+    `agents      ${agentNames.length === 0 ? 'every agent may take every task' : agentNames.join(', ')}`,
+    `timeouts    routing ${routing / 1_000} s, local state ${state / 1_000} s, message ${message / 1_000} s, synthesis ${synthesis / 1_000} s; ${calls.retry.maxAttempts} tries`,
+  ]
+  const found = lines.join('\n')
+  return knowledgeError === null
+    ? good(found)
+    : warning(`${found}\n${knowledgeError}`, 'correct the file; tasks run without hints')
+}
+
+/** The names with values of their own. */
+const ownOf = (table: object): string =>
+  Object.keys(table).length === 0 ? '' : `; others for ${Object.keys(table).join(', ')}`
 
 async function tools(folder: string) {
   const found: string[] = []

@@ -1,7 +1,8 @@
-import { readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
 import { initFolder } from '../../src/cli/start/init.js'
+import { loadPolicies, policyFiles } from '../../src/board/policies/load.js'
 import { examine } from '../../src/runtime/doctor.js'
 import { testFolder } from '../support/postgres.js'
 
@@ -18,7 +19,11 @@ it('creates a folder in which the doctor finds nothing bad', async () => {
   const { created } = initFolder(folder)
   expect(created).toEqual([
     'bellwether.toml',
+    'config/retry-policy.json',
     'config/recovery-policy.json',
+    'config/budget-policy.json',
+    'config/acceptance-policy.json',
+    'config/knowledge-feedback.json',
     'agents/greeter.md',
     'agents/coder.md',
     '.gitignore',
@@ -28,6 +33,42 @@ it('creates a folder in which the doctor finds nothing bad', async () => {
   expect(findings.map((one) => one.check)).toEqual(
     expect.arrayContaining(['node', 'settings', 'agents', 'tools', 'folder', 'disk', 'inotify', 'database', 'port']),
   )
+})
+
+it('[H6.1] [H7.1] [H8.1] the policy files of init are commented, valid, and say what applies without them', async () => {
+  const [folder, empty] = [await project(), await project()]
+  initFolder(folder)
+  const [written, defaults] = [await loadPolicies(folder), await loadPolicies(empty)]
+  expect(written).toEqual({ ...defaults, recovery: { ...defaults.recovery, recoveryChain: ['coder', 'human'] } })
+  for (const file of policyFiles.slice(0, -1))
+    expect(JSON.parse(await readFile(join(folder, file), 'utf8'))).toHaveProperty('$comment')
+})
+
+it('shows the policies in force, and where they come from', async () => {
+  const folder = await project()
+  const policies = async () => (await check(folder)).find((one) => one.check === 'policies')
+  expect(await policies()).toMatchObject({
+    state: 'good',
+    found: expect.stringMatching(/^defaults\nrecovery +coder → /),
+  })
+  await mkdir(join(folder, 'config'))
+  const budget = { global: { maxTaskTokens: 777, maxTaskRetries: null }, agents: { writer: { maxTaskTokens: 1 } } }
+  await writeFile(join(folder, 'config', 'budget-policy.json'), JSON.stringify(budget))
+  await writeFile(
+    join(folder, 'config', 'runtime-policy.json'),
+    JSON.stringify({ agents: [{ id: 'writer', capabilities: ['docs'] }] }),
+  )
+  expect(await policies()).toMatchObject({ state: 'good' })
+  const found = (await policies())!.found
+  expect(found).toMatch(/^config\/budget-policy\.json, config\/runtime-policy\.json\n/)
+  expect(found).toMatch(/\nbudget +777 tokens, .*any number of runs per task.*; others for writer\n/)
+  expect(found).toMatch(/\nagents +writer \(docs\)\n/)
+  await writeFile(join(folder, 'config', 'budget-policy.json'), '{"global": {"maxTaskTokns": 1}}')
+  expect(await policies()).toMatchObject({
+    state: 'bad',
+    found: expect.stringContaining('did you mean'),
+    fix: expect.any(String),
+  })
 })
 
 it('keeps existing files', async () => {

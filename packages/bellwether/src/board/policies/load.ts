@@ -38,6 +38,44 @@ export function merged<T>(base: T, over: unknown): T {
   return Object.fromEntries(result) as T
 }
 
+/** Every policy file of a task root. */
+export const policyFiles = [retryFile, recoveryFile, budgetFile, acceptanceFile, knowledgeFile, runtimeFile] as const
+
+/** JSON has no comments: a policy file may have a text, or a list of texts, as `$comment` in any object. */
+const commentKey = '$comment'
+const isComment = (value: unknown): boolean =>
+  typeof value === 'string' || (Array.isArray(value) && value.every((one) => typeof one === 'string'))
+
+function withoutComments(value: unknown): unknown {
+  if (!isObject(value)) return value
+  const entries = Object.entries(value).filter(([key, inner]) => key !== commentKey || !isComment(inner))
+  return Object.fromEntries(entries.map(([key, inner]) => [key, withoutComments(inner)]))
+}
+
+/** The files with the defaults, as `init` writes them: complete, valid, and with a comment for the person who edits them. */
+export function defaultPolicyFiles(
+  recoveryChain: readonly string[],
+): readonly (readonly [path: string, text: string])[] {
+  const file = (path: string, comment: string, policy: object) => {
+    const more = 'docs/policies.md explains every key. A key that you remove keeps its default.'
+    return [path, `${JSON.stringify({ [commentKey]: [comment, more], ...policy }, undefined, 2)}\n`] as const
+  }
+  const about = {
+    retry: 'How long a call of the board may take, in seconds, and how often it is tried.',
+    recovery: 'Who retries a failed task, in order, how often, and after which pause. A human is always last.',
+    budget: 'What one task may use over all its runs: under "global" for every agent, under "agents" per agent.',
+    acceptance: 'Which evidence a task needs to be done: under "default" for every role, under "roles" per role.',
+    knowledge: 'Which hints from earlier runs the next agent gets. Off unless "enabled" is true.',
+  }
+  return [
+    file(retryFile, about.retry, asRetryFile(defaultCallPolicy)),
+    file(recoveryFile, about.recovery, { ...defaultRecovery, recoveryChain }),
+    file(budgetFile, about.budget, defaultBudget),
+    file(acceptanceFile, about.acceptance, defaultAcceptance),
+    file(knowledgeFile, about.knowledge, defaultKnowledge),
+  ]
+}
+
 /** Reads one policy file. Undefined: there is none, or it has problems, which are added to the list. */
 async function override<S extends z.ZodType>(
   root: string,
@@ -57,13 +95,14 @@ async function override<S extends z.ZodType>(
     problems.push(`${file}: ${parsed.why}`)
     return undefined
   }
-  const reserved = reservedKeys(file, parsed.value)
+  const value = withoutComments(parsed.value)
+  const reserved = reservedKeys(file, value)
   if (reserved.length > 0) {
     problems.push(...reserved)
     return undefined
   }
-  const schema = shapeFor(parsed.value)
-  const checked = schema.safeParse(parsed.value)
+  const schema = shapeFor(value)
+  const checked = schema.safeParse(value)
   if (checked.success) return checked.data
   problems.push(...problemsOf(file, schema, checked.error))
   return undefined

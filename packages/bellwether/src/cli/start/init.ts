@@ -1,12 +1,13 @@
 /**
- * `bellwether init`: creates a project folder that works at once: settings, two agents (one needs no key, one is a coding agent) and
- * a .gitignore line. Existing files are kept and reported.
+ * `bellwether init`: creates a project folder that works at once: settings, policies with their defaults, two agents (one needs no key,
+ * one is a coding agent) and a .gitignore line. Existing files are kept and reported.
  */
 import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { Command } from 'commander'
+import { defaultPolicyFiles } from '../../board/policies/load.js'
 import { exitCodes, printLine } from '../shared/output.js'
 
 const greeter = `---
@@ -47,11 +48,11 @@ const settings = `# Every key is optional. docs/reference/settings.md lists all 
 `
 
 /** The agents that retry a failed task, in order; every one of them is created here. */
-const recovery = `${JSON.stringify({ recoveryChain: ['coder', 'human'] }, undefined, 2)}\n`
+const recoveryChain = ['coder', 'human']
 
 const files: readonly (readonly [path: string, text: string])[] = [
   ['bellwether.toml', settings],
-  ['config/recovery-policy.json', recovery],
+  ...defaultPolicyFiles(recoveryChain),
   ['agents/greeter.md', greeter],
   ['agents/coder.md', coder],
 ]
