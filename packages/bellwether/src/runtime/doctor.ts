@@ -8,11 +8,11 @@ import { constants } from 'node:fs'
 import { access, readdir, readFile, stat, statfs } from 'node:fs/promises'
 import { createConnection, createServer } from 'node:net'
 import { join, resolve } from 'node:path'
-import { type Environment, errorMessage } from '@bellwether/base'
+import { type Environment, errorMessage, systemClock, systemRandom } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
 import { openDatabase } from '../ports/database/pool.js'
 import { findBinaries } from '../ports/database/binaries.js'
-import { exchangeTimeoutMs } from '../ports/retry.js'
+import { defaultCallPolicy, exchangeTimeoutMs, retryCall } from '../ports/retry.js'
 import { loadSettings, settingsFile } from '../settings/load.js'
 import type { Settings } from '../settings/schema.js'
 import { readAgentFile } from '../worker/roster/agent-file.js'
@@ -97,7 +97,12 @@ async function agents(folder: string) {
 async function policies(root: string) {
   const present: string[] = []
   for (const file of policyFiles) if (await exists(join(root, file))) present.push(file)
-  const { calls, recovery, budget, knowledge, knowledgeError, acceptance, runtime } = await loadPolicies(root)
+  const { calls, recovery, budget, knowledge, knowledgeError, acceptance, runtime } = await retryCall(
+    defaultCallPolicy,
+    { kind: 'local_state', name: 'reading the policies' },
+    () => loadPolicies(root),
+    { clock: systemClock, random: systemRandom },
+  )
   const { maxTaskTokens, maxTaskWallTimeSec, maxTaskRetries, onExceeded } = budget.global
   const limit = (value: number | null, unit: string) => (value === null ? `any number of ${unit}` : `${value} ${unit}`)
   const { command_routing: routing, local_state: state, external_message: message, synthesis } = calls.timeoutMs

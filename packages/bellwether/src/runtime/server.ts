@@ -19,7 +19,6 @@ import { hasKeys } from '../kernel/access/api-keys.js'
 import { pruneAudit } from '../kernel/access/audit-log.js'
 import { pruneResponses } from '../kernel/access/idempotency.js'
 import type { Database } from '../ports/database/database.js'
-import { systemDisk } from '../ports/disk/disk.js'
 import { loop } from '../ports/loop.js'
 import { ensureAdminKey } from './parts/key-files.js'
 import { isLoopback, openReceiver } from './parts/listen.js'
@@ -93,7 +92,7 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
   const board = shared.board && {
     dispatcher: shared.board.as('server'),
     caches: shared.board.caches,
-    feed: await openFeed(join(shared.board.board.root, 'state', 'tasks.jsonl'), systemDisk),
+    feed: await openFeed(join(shared.board.board.root, 'state', 'tasks.jsonl'), shared.board.disk),
     projectId: shared.board.projectId,
     ...common,
   }

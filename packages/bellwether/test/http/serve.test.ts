@@ -129,30 +129,27 @@ describe('bellwether server', { timeout }, () => {
     const locks = join(root, 'state', 'locks')
     mkdirSync(locks, { recursive: true })
     mkdirSync(join(root, 'config'))
-    const impatient = {
-      timeouts: { localStateSec: 0.01 },
-      retry: { maxAttempts: 3, backoff: { baseMs: 1, maxMs: 50 } },
-    }
+    const impatient = { timeouts: { localStateSec: 1 }, retry: { maxAttempts: 3, backoff: { baseMs: 1, maxMs: 50 } } }
     writeFileSync(join(root, 'config', 'retry-policy.json'), JSON.stringify(impatient))
     const lockUntil = (ms: number) =>
       JSON.stringify({ owner: 'other', pid: process.pid, createdAtTs: 1, expiresAtTs: ms / 1_000, resource: 'x' })
     writeFileSync(join(locks, 'old.lock'), lockUntil(Date.now() - 86_400_000))
     const server = await processes.server('--root', 'tasks')
     const key = String(server.readyLine['adminKey'])
-    const metric = async (line: string) => {
+    const metric = async (line: RegExp) => {
       const response = await fetch(`${server.address}/metrics`, { headers: { 'x-api-key': key } })
-      const text = await response.text()
-      return text.includes(`\n${line}\n`) ? true : undefined
+      return line.test(await response.text()) ? true : undefined
     }
-    await until('the stale lock to be counted', () => metric('bellwether_alerts_total{kind="stale_locks"} 1'))
-    expect(await metric('bellwether_alerts_total{kind="lock_contention"} 0')).toBe(true)
-    expect(await metric('bellwether_board_lock_timeouts_total 0')).toBe(true)
+    await until('the stale lock to be counted', () => metric(/^bellwether_alerts_total{kind="stale_locks"} 1$/m))
+    expect(await metric(/^bellwether_alerts_total{kind="lock_contention"} 0$/m)).toBe(true)
+    expect(await metric(/^bellwether_board_lock_timeouts_total 0$/m)).toBe(true)
     writeFileSync(join(locks, 'tasks.0000000009.lock'), lockUntil(Date.now() + 86_400_000))
-    expect((await call(server.address, key, 'POST', '/board/tasks', { title: 'x' })).body).toMatchObject({
-      code: 'lock_contention',
+    // On a busy machine a try may also time out at the disk; the next write is counted then.
+    await until('three tries to get no lock', async () => {
+      expect((await call(server.address, key, 'POST', '/board/tasks', { title: 'x' })).status).toBe(503)
+      return metric(/^bellwether_alerts_total{kind="lock_contention"} 1$/m)
     })
-    expect(await metric('bellwether_board_lock_timeouts_total 3')).toBe(true)
-    expect(await metric('bellwether_alerts_total{kind="lock_contention"} 1')).toBe(true)
+    expect(await metric(/^bellwether_board_lock_timeouts_total [3-5]$/m)).toBe(true)
   })
 
   it('a dispatched task becomes a turn of its agent, and its result returns to the board', async () => {

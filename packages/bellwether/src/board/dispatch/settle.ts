@@ -5,6 +5,7 @@
  */
 import { defined, errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
+import { retryCall } from '../../ports/retry.js'
 import {
   withExistingAgents,
   withRun,
@@ -143,7 +144,7 @@ export async function closeRun(
   const backfill =
     done || spawn === undefined
       ? null
-      : await backfillLesson(dispatcher, {
+      : await backfillLesson(dispatcher, policies, {
           taskId: run.taskId,
           agent: spawn.agent,
           reasonCode: spawn.reasonCode ?? closing.outcome,
@@ -153,9 +154,14 @@ export async function closeRun(
 }
 
 /** Best effort: the run is already closed. */
-async function backfillLesson(dispatcher: Dispatcher, lesson: LessonSource): Promise<Backfill> {
+async function backfillLesson(
+  dispatcher: Dispatcher,
+  policies: DispatchPolicies,
+  lesson: LessonSource,
+): Promise<Backfill> {
   try {
-    return await dispatcher.knowledge.backfill(lesson)
+    const call = { kind: 'local_state', name: `recording the lesson of ${lesson.taskId}` } as const
+    return await retryCall(policies.calls, call, () => dispatcher.knowledge.backfill(lesson), dispatcher)
   } catch (error) {
     const reason = errorMessage(error)
     return { written: false, mistakes: 0, patterns: 0, tags: [], reason }

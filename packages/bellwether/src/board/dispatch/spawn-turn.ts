@@ -21,15 +21,20 @@ export async function buildPrompt(
   policies: DispatchPolicies,
   task: Task,
 ): Promise<{ readonly prompt: string; readonly knowledge: KnowledgeOutcome }> {
-  const { section, outcome: knowledge } = await hintsFor(dispatcher, task)
+  const { section, outcome: knowledge } = await hintsFor(dispatcher, policies, task)
   const reduced = task.fields['degradeAction'] === 'reduced_context'
   return { prompt: promptFor({ task, policy: policies.acceptance, hints: section, reduced }), knowledge }
 }
 
 /** Hints are optional: an error is reported, and the dispatch continues without them. */
-async function hintsFor(dispatcher: Dispatcher, task: Task): ReturnType<Dispatcher['knowledge']['hints']> {
+async function hintsFor(
+  dispatcher: Dispatcher,
+  policies: DispatchPolicies,
+  task: Task,
+): ReturnType<Dispatcher['knowledge']['hints']> {
   try {
-    return await dispatcher.knowledge.hints(task)
+    const call = { kind: 'local_state', name: `reading hints for ${task.taskId}` } as const
+    return await retryCall(policies.calls, call, () => dispatcher.knowledge.hints(task), dispatcher)
   } catch (error) {
     const degradeReason = `cannot read hints: ${errorMessage(error)}`
     return { section: '', outcome: { degraded: true, degradeReason, knowledgeTags: [], backfill: null } }

@@ -47,12 +47,20 @@ export async function openFeed(path: string, disk: Disk): Promise<Feed> {
       identity = await file.identity()
     }
     let count = reader.fold.eventCount
-    await reader.read(file, {
-      onCounted: () => {
-        if (count % markEvery === 0) marks.push(reader.position)
-        count += 1
-      },
-    })
+    try {
+      await reader.read(file, {
+        onCounted: () => {
+          if (count % markEvery === 0) marks.push(reader.position)
+          count += 1
+        },
+      })
+    } catch (error) {
+      // An abandoned read may still write to the reader's buffer: the next page starts with a new file and reader.
+      const before = file
+      file = 'missing'
+      await before.close()
+      throw error
+    }
   }
 
   /** The counted lines from a mark on: those that the fold knows at exactly this offset. */

@@ -29,6 +29,8 @@ export class TaskLog {
   #identity: string
   #reader = new Reader()
   #resumedEvents = 0
+  /** A call timed out and may still write to the reader's buffer: the next read starts with a new file and reader. */
+  #abandoned = false
 
   readonly #root: TaskRoot
   readonly #access: 'read' | 'write'
@@ -95,8 +97,12 @@ export class TaskLog {
   async sync(): Promise<void> {
     const entry = await this.#disk.stat(this.#path)
     const replaced = entry === 'missing' || entry.identity !== this.#identity
-    if (replaced || entry.size < this.#reader.position) {
-      this.#log.warn({ path: this.#path }, 'log file was replaced; reading it again')
+    if (replaced || entry.size < this.#reader.position || this.#abandoned) {
+      const message = this.#abandoned
+        ? 'log file was reopened after a timeout'
+        : 'log file was replaced; reading it again'
+      this.#log.warn({ path: this.#path }, message)
+      this.#abandoned = false
       await this.#reopen()
     }
     await this.#read()
@@ -116,7 +122,12 @@ export class TaskLog {
   }
 
   #read(): Promise<void> {
-    return this.#withIdIndex(() => explainDisk(this.#path, () => this.#reader.read(this.#file)))
+    return this.#withIdIndex(() => explainDisk(this.#path, () => this.#reader.read(this.#file))).catch(
+      (error: unknown) => {
+        this.#abandoned ||= error instanceof Retryable && error.code === 'timeout'
+        throw error
+      },
+    )
   }
 
   /** Retries `work` after a full read if the index of idIndex event ids cannot be read any more. */

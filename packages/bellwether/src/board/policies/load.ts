@@ -46,10 +46,9 @@ const commentKey = '$comment'
 const isComment = (value: unknown): boolean =>
   typeof value === 'string' || (Array.isArray(value) && value.every((one) => typeof one === 'string'))
 
-function withoutComments(value: unknown): unknown {
-  if (!isObject(value)) return value
+function withoutComments(value: JsonObject): JsonObject {
   const entries = Object.entries(value).filter(([key, inner]) => key !== commentKey || !isComment(inner))
-  return Object.fromEntries(entries.map(([key, inner]) => [key, withoutComments(inner)]))
+  return Object.fromEntries(entries.map(([key, inner]) => [key, isObject(inner) ? withoutComments(inner) : inner]))
 }
 
 /** The files with the defaults, as `init` writes them: complete, valid, and with a comment for the person who edits them. */

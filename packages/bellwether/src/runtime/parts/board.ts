@@ -18,11 +18,12 @@ import { backfillKnowledge, fetchKnowledge } from '../../board/policies/knowledg
 import { loadPolicies, type BoardPolicies } from '../../board/policies/load.js'
 import type { Board } from '../../board/log/task.js'
 import { openRuns } from '../../board/tasks/open-runs.js'
-import { systemDisk } from '../../ports/disk/disk.js'
+import { boundedDisk } from '../../ports/disk/bounded-disk.js'
+import { systemDisk, type Disk } from '../../ports/disk/disk.js'
 import { systemMachine } from '../../ports/disk/machine.js'
 import { uuidv7, type Ids } from '../../ports/ids.js'
 import { removeOldFolders } from '../../ports/disk/remove-old-folders.js'
-import { defaultCallPolicy, type CallPolicy } from '../../ports/retry.js'
+import { defaultCallPolicy, retryCall, type CallPolicy } from '../../ports/retry.js'
 import { runCommand } from '../../ports/processes/run-command.js'
 import { postJson, webhookUrl } from '../../ports/webhook.js'
 import type { Tail } from '../../http/tail.js'
@@ -34,6 +35,8 @@ const dayMs = 86_400_000
 
 export interface OpenRoot {
   readonly board: Board
+  /** Every call ends within the timeout of local state. */
+  readonly disk: Disk
   readonly alerts: Alerts
   readonly contention: Contention
   readonly ids: Ids
@@ -41,6 +44,8 @@ export interface OpenRoot {
   readonly settings: Settings['board']
   readonly caches: CachePorts
   readonly policies: () => Promise<BoardPolicies>
+  /** The timeouts and retries when the root was opened. */
+  readonly calls: CallPolicy
 }
 
 export interface RootOptions {
@@ -59,8 +64,9 @@ export async function openTaskRoot({ root, owner, settings, log, signal, readOnl
   const calls = await readCallPolicy(root, log)
   const alerts = openAlerts({ root, settings, log, calls, signal })
   const lockWaitMs = calls.timeoutMs.local_state
+  const disk = boundedDisk(systemDisk, { clock: systemClock, timeoutMs: calls.timeoutMs.local_state })
   const access = readOnly === true ? 'read' : 'write'
-  const opened = await openBoard({ root, owner, access, clock: systemClock, ids, log, lockWaitMs })
+  const opened = await openBoard({ root, owner, access, disk, clock: systemClock, ids, log, lockWaitMs })
   const { board, contention } = countingContention(opened, {
     clock: systemClock,
     random: systemRandom,
@@ -68,13 +74,15 @@ export async function openTaskRoot({ root, owner, settings, log, signal, readOnl
     retry: calls.retry,
   })
   try {
-    if (readOnly !== true) await importReference(board, { disk: systemDisk, clock: systemClock, ids, log })
+    if (readOnly !== true) await importReference(board, { disk, clock: systemClock, ids, log })
   } catch (error) {
     await board.close()
     throw error
   }
-  const policies = () => loadPolicies(board.root)
-  return { board, alerts, contention, ids, log, settings, policies, caches: { disk: systemDisk, ids, log } }
+  const ports = { clock: systemClock, random: systemRandom, log, ...defined({ signal }) }
+  const read = { kind: 'local_state', name: 'reading the policies' } as const
+  const policies = () => retryCall(calls, read, () => loadPolicies(board.root), ports)
+  return { board, disk, alerts, contention, ids, log, settings, policies, calls, caches: { disk, ids, log } }
 }
 
 /** The alerts of this installation, with the webhook of its settings. */
@@ -97,7 +105,9 @@ export function openAlerts({
 /** An invalid policy file stops dispatches, but not commands that only read the board. */
 async function readCallPolicy(root: string, log: Log): Promise<CallPolicy> {
   try {
-    return (await loadPolicies(root)).calls
+    const read = { kind: 'local_state', name: 'reading the policies' } as const
+    const ports = { clock: systemClock, random: systemRandom, log }
+    return (await retryCall(defaultCallPolicy, read, () => loadPolicies(root), ports)).calls
   } catch (error) {
     if (!(error instanceof InvalidInput)) throw error
     log.warn({ err: error }, 'invalid policies; using the default timeouts and retries')
@@ -128,7 +138,7 @@ export function openDispatcher(opened: OpenRoot, { spawner, evidence, actor }: D
       },
       async backfill(lesson) {
         const { knowledge } = await opened.policies()
-        return backfillKnowledge(board.root, knowledge, lesson, { disk: systemDisk, clock: systemClock, ids })
+        return backfillKnowledge(board.root, knowledge, lesson, { disk: opened.disk, clock: systemClock, ids })
       },
     },
     verify: ({ command, timeoutSec, cwd }, { environment }) =>
@@ -183,15 +193,16 @@ export function openKernelDispatcher(
 /** The maintenance of an open root: dry runs of the repair commands, and retention. */
 export function openMaintenance({
   board,
+  disk,
   alerts,
   ids,
   log,
   settings,
-}: Pick<OpenRoot, 'board' | 'alerts' | 'ids' | 'log' | 'settings'>): Maintenance {
+}: Pick<OpenRoot, 'board' | 'disk' | 'alerts' | 'ids' | 'log' | 'settings'>): Maintenance {
   const keepMs = settings.runs_retention_days * dayMs
   return createMaintenance({
     root: board.root,
-    ports: { disk: systemDisk, machine: systemMachine, clock: systemClock, ids, log },
+    ports: { disk, machine: systemMachine, clock: systemClock, ids, log },
     clock: systemClock,
     log,
     alerts,

@@ -16,7 +16,6 @@ import { openRuns } from '../../../board/tasks/open-runs.js'
 import type { DispatchReport } from '@bellwether/protocol/http'
 import type { Client } from '../../../client/client.js'
 import { plain } from '../../../client/sanitize.js'
-import { systemDisk } from '../../../ports/disk/disk.js'
 import { systemMachine } from '../../../ports/disk/machine.js'
 import { openDispatcher } from '../../../runtime/parts/board.js'
 import { collect } from '../../shared/options.js'
@@ -99,7 +98,7 @@ function commandDispatcher(opened: Opened, command: string, flags: Flags): Dispa
     command,
     timeoutMs: flags.timeout * 1_000,
     environment: flags.env ?? [],
-    disk: systemDisk,
+    disk: opened.disk,
     machine: systemMachine,
     clock: systemClock,
     ids,

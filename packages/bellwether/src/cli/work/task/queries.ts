@@ -1,7 +1,7 @@
 /** `task list`, `task show`, `task watch`, `task synthesize`: read the board without changing it. */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { errorMessage, systemClock } from '@bellwether/base'
+import { errorMessage, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { BoardTaskDetail, EventOf } from '@bellwether/protocol/http'
 import { Option, type Command } from 'commander'
@@ -11,9 +11,9 @@ import type { ReadyRules } from '../../../board/tasks/ready.js'
 import { listTasks, taskView, type TaskPage, type TaskView } from '../../../board/tasks/task-view.js'
 import { markdownReport } from '../../../board/tasks/markdown-report.js'
 import { taskStatuses, type TaskEvent, type TaskStatus } from '../../../board/log/task.js'
+import { retryCall } from '../../../ports/retry.js'
 import type { Client } from '../../../client/client.js'
 import { block, plain } from '../../../client/sanitize.js'
-import { systemDisk } from '../../../ports/disk/disk.js'
 import { printLine, printOutage, print as answer } from '../../shared/output.js'
 import { untilInterrupted } from '../../shared/interrupt.js'
 import { wholeUpTo } from '../../shared/options.js'
@@ -127,8 +127,8 @@ export function watchCommand(task: Command): void {
       for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => stop.abort())
       // The reader closed the pipe.
       process.stdout.on('error', () => stop.abort())
-      return onRoot(flags, 'read', async ({ board }) => {
-        const feed = await openFeed(join(board.root, 'state', 'tasks.jsonl'), systemDisk)
+      return onRoot(flags, 'read', async ({ board, disk }) => {
+        const feed = await openFeed(join(board.root, 'state', 'tasks.jsonl'), disk)
         try {
           let cursor: number | null = flags.since ?? (flags.once === true ? 0 : null)
           while (!stop.signal.aborted) {
@@ -192,16 +192,22 @@ export function synthesizeCommand(task: Command): void {
           hint: 'Omit --server.',
         })
       await onRoot(flags, 'read', async (opened) => {
-        const { markdown, summary } = markdownReport(opened.board.state, systemClock.wallMs(), await rulesOf(opened))
-        if (flags.out !== undefined) {
-          await writeFile(flags.out, markdown).catch((error: unknown) => {
-            throw new InvalidInput(`Cannot write the report to ${flags.out}: ${errorMessage(error)}.`, {
-              code: 'no_report',
-            })
-          })
-          answer(flags, { ...summary, out: flags.out }, () => `written: ${flags.out}`)
-          return
+        const rules = await rulesOf(opened)
+        const { out } = flags
+        const synthesize = async (signal: AbortSignal) => {
+          const report = markdownReport(opened.board.state, systemClock.wallMs(), rules)
+          if (out !== undefined) await writeFile(out, report.markdown, { signal })
+          return report
         }
+        const call = { kind: 'synthesis', name: 'writing the report' } as const
+        const ports = { clock: systemClock, random: systemRandom }
+        const { markdown, summary } = await retryCall(opened.calls, call, synthesize, ports).catch((error: unknown) => {
+          throw new InvalidInput(
+            `Cannot write the report${out === undefined ? '' : ` to ${out}`}: ${errorMessage(error)}.`,
+            { code: 'no_report' },
+          )
+        })
+        if (out !== undefined) return answer(flags, { ...summary, out }, () => `written: ${out}`)
         answer(flags, { ...summary, markdown }, () => markdown)
       })
     })
