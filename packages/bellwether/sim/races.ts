@@ -134,6 +134,23 @@ const borrowedBox: Story = {
   always: always.filter(({ name }) => name !== 'no idle agent leaves a turn queued'),
 }
 
+/** A worker claims while two turns are leased; its last claims come after both commits. */
+const claimsWhileLeasing = race(
+  ['client1', 'client2', 'worker'],
+  async () => ({
+    client1: (_, kernel) => kernel.enqueue({ projectId: project, agentId: 'ann' }),
+    client2: (_, kernel) => kernel.enqueue({ projectId: project, agentId: 'bob' }),
+    async worker(fibre, kernel) {
+      for (let round = 1; round <= 6; round += 1) {
+        await kernel.claim(claimant('worker'))
+        if (round > 3) await fibre.clock.sleep(1_000)
+      }
+    },
+  }),
+  ['ann', 'bob'],
+  [{ name: 'every leased turn is claimed', sql: "select agent_id from state.agent_inbox where status = 'pending'" }],
+)
+
 export const races = {
   'enqueue against deliver': race(['client', 'worker'], async ({ running }) => {
     const turn = await running('ann')
@@ -148,6 +165,8 @@ export const races = {
     return { client1: first, client2: first }
   }),
   'a borrowed box against its owner': borrowedBox,
+  // No faults: a worker that dies claims nothing more.
+  'claims while turns are leased': { plan: () => noFaults, ...claimsWhileLeasing },
   'record against stop': race(['worker', 'client'], async ({ running }) => {
     const turn = await running('ann')
     return {

@@ -101,9 +101,10 @@ begin
     null::text, null::text, null::jsonb
   from ended d;
 
-  if exists (select from unnest(p_endings) e cross join lateral (
-    select from state.agent_inbox q where q.project_id = e.project_id and q.agent_id = e.agent_id
-      and q.status = 'queued' limit 1) next)
+  if exists (select from unnest(p_endings) e cross join lateral state.head(e.project_id, e.agent_id) h
+    cross join lateral (
+      select from state.agent_inbox q where q.project_id = h.project_id and q.agent_id = h.agent_id
+        and q.status = 'queued' and q.created_at >= coalesce(h.queued_since, '-infinity') limit 1) next)
   then
     return query select * from state.dispatch_next(
       array(select e.project_id from unnest(p_endings) e), array(select e.agent_id from unnest(p_endings) e));

@@ -15,7 +15,7 @@ begin
       trace_id = split_part(l.traceparent, '-', 2),
     context_box_id = l.context_box_id, output_box_id = coalesce(l.output_box_id, h.output_box_id),
     expecting_correlation_id = l.expecting_correlation_id, holds = coalesce(l.holds, false), leased_at = v_now,
-    shared_deaths = 0, awake = true,
+    shared_deaths = 0, awake = true, queued_since = coalesce(l.queued_since, h.queued_since),
     updated_at = v_now, turn_deadline = v_now + make_interval(secs => coalesce(h.turn_deadline_seconds,
     (select m.turn_deadline_seconds from state.limits m)))
   from unnest(p_leases) l cross join lateral state.head_ctid(l.project_id, l.agent_id) as at (tid)

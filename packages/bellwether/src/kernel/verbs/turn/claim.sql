@@ -1,4 +1,4 @@
--- A worker takes the pending rows of its target, oldest first (T3.2a, T3.2d). What happens depends on the row (T3.2e):
+-- A worker takes the pending rows of its target, oldest lease first (T3.2a, T3.2d). What happens depends on the row (T3.2e):
 --   turn, ui_action       dispatched → running, or a takeover after a reclaim                       → 'turn'
 --   tool_result, timeout  one wait is settled; the last one gives this worker the turn to resume    → 'resume'
 --   stop                  the turn ends                                                             → 'ended', 'leased'
@@ -28,6 +28,8 @@ declare
   v_deaths int;
   v_deaths_of int[];
   v_fits int := 0;
+  v_from xid8;
+  v_also xid8[];
 begin
   -- Rare: the index is empty unless a worker died.
   if exists (select from state.agent_state_head h where h.worker_target = p_target and h.shared_deaths > 0) then
@@ -44,15 +46,24 @@ begin
     end if;
   end if;
 
+  select l.read_from, l.read_also into v_from, v_also from state.read_line(p_target) l;
   select array_agg(h.project_id), array_agg(h.agent_id), coalesce(array_agg(h.inbox_id), '{}'),
     array_agg(h.shared_deaths) into v_projects, v_agents, v_seen, v_deaths_of from (
-    select h.project_id, h.agent_id, i.inbox_id, h.shared_deaths from state.agent_inbox i
+    select h.project_id, h.agent_id, i.inbox_id, h.shared_deaths from (
+      select * from (
+        select i.project_id, i.agent_id, i.inbox_id from state.agent_inbox i
+        where i.worker_target = p_target and i.status = 'pending' and i.pending_xid = any (v_also)
+        order by i.pending_xid, i.created_at, i.inbox_id) also
+      union all
+      select * from (
+        select i.project_id, i.agent_id, i.inbox_id from state.agent_inbox i
+        where i.worker_target = p_target and i.status = 'pending' and i.pending_xid >= v_from
+        order by i.pending_xid, i.created_at, i.inbox_id) later) i
     cross join lateral (
       select h.project_id, h.agent_id, h.shared_deaths from state.agent_state_head h
       where h.project_id = i.project_id and h.agent_id = i.agent_id
       order by h.epoch_group desc limit 1 for no key update skip locked) h
-    where i.worker_target = p_target and i.status = 'pending'
-    order by i.created_at, i.inbox_id limit v_max) h;
+    limit v_max) h;
   v_now := state.now();
 
   if v_slots is not null and v_agents is not null then
@@ -118,9 +129,10 @@ begin
     where w.worker_id = p_worker and (w.last_claim_at is null or w.last_claim_at < v_now - interval '500 milliseconds');
   end if;
 
-  if what is distinct from 'held_back' and exists (
+  if state.mark_line(p_target, v_from, v_also) and what is distinct from 'held_back' and exists (
     select from state.agent_inbox i cross join lateral state.head(i.project_id, i.agent_id) h
-    where i.worker_target = p_target and i.status = 'pending')
+    where i.worker_target = p_target and i.status = 'pending'
+      and (i.pending_xid = any (v_also) or i.pending_xid >= v_from))
   then
     what := 'again';
     return next;

@@ -19,6 +19,7 @@ declare
   v_leases state.leasing[];
   v_left boolean;
   v_boxed boolean;
+  v_set_back boolean;
 begin
   -- Locks all heads first, whatever their status, in one order (hazards 1 and 8).
   select array_agg(x.project_id), array_agg(x.agent_id), count(distinct (x.project_id, x.agent_id))
@@ -51,7 +52,9 @@ begin
           then not exists (select from state.borrowed_boxes o where o.box_id = b.output_box_id offset 0)
           else state.may_borrow_box(b.output_box_id) end
         and not exists (select from state.agent_inbox q
-          where q.project_id = x.project_id and q.agent_id = x.agent_id and q.status = 'queued' offset 0) as lease
+          where q.project_id = x.project_id and q.agent_id = x.agent_id and q.status = 'queued'
+            and q.created_at >= coalesce(h.queued_since, '-infinity') offset 0) as lease,
+      h.queued_since > v_now as set_back
     from unnest(v_items) with ordinality as x (inbox_id, agent_turn_id, project_id, agent_id, channel_id,
       correlation_id, recursion_depth, traceparent, parent_step_id, source_agent_id, source_agent_turn_id,
       source_step_id, payload, box, given_context_box_id, given_output_box_id, ord)
@@ -90,8 +93,15 @@ begin
     null)::state.verdict) filter (where not lease), coalesce(array_agg(inbox_id), '{}'), bool_or(idle and not lease),
     bool_or(box is not null), array_agg(row(project_id, agent_id, agent_turn_id, inbox_id, channel_id,
       coalesce(recursion_depth, 0), parent_step_id, traceparent, payload ->> 'context_box_id', output_box_id, null,
-      payload ? 'budget_id')::state.leasing) filter (where lease)
-  into v_done, v_new, v_left, v_boxed, v_leases from items;
+      payload ? 'budget_id', v_now)::state.leasing) filter (where lease), bool_or(set_back)
+  into v_done, v_new, v_left, v_boxed, v_leases, v_set_back from items;
+  if v_set_back then
+    -- The clock was set back: the new rows are older than the last one that was leased.
+    update state.agent_state_head h set queued_since = v_now
+    from unnest(v_projects, v_agents) as a (project_id, agent_id)
+    cross join lateral state.head_ctid(a.project_id, a.agent_id) as at (tid)
+    where h.ctid = at.tid and h.queued_since > v_now;
+  end if;
   if v_done is not null then
     return query select * from unnest(v_done);
   end if;

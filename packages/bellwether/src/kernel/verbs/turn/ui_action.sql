@@ -50,7 +50,7 @@ begin
   )
   select coalesce(array_agg(row('accepted', project_id, agent_id, agent_turn_id, epoch, inbox_id, worker_target,
     channel, null)::state.verdict), '{}'), array_agg(row(project_id, agent_id, agent_turn_id, inbox_id, channel, 0,
-    null, traceparent, payload ->> 'context_box_id', null, action_id, false)::state.leasing)
+    null, traceparent, payload ->> 'context_box_id', null, action_id, false, null)::state.leasing)
     into v_done, v_leases from items;
   perform state.lease(v_leases);
   return query select * from unnest(v_done);

@@ -131,6 +131,12 @@ begin
     limit p_limit for no key update of h skip locked) l;
   if v_agents is null then return; end if;
 
+  -- Reads the queues of these agents from the beginning: a row that another program wrote may be older.
+  update state.agent_state_head h set queued_since = null
+  from unnest(v_projects, v_agents) as a (project_id, agent_id)
+  cross join lateral state.head_ctid(a.project_id, a.agent_id) as at (tid)
+  where h.ctid = at.tid and h.queued_since is not null;
+
   -- A queued row without a turn id can never run (T3.2b).
   update state.agent_inbox i set status = 'error', error = 'protocol_error: no agent_turn_id', processed_at = v_now,
     archived_at = v_now
