@@ -1,6 +1,6 @@
--- Positions from which queues are read, so that claims and leases pass no dead entries of earlier turns (decision 0014).
+-- Where queues are read from, so that claims and leases pass no dead entries of earlier turns (decision 0014).
 
--- The transaction that made the row pending. '0' orders it first: a row that returned to pending, or changed its target.
+-- The transaction that made the row pending. A row that returned to pending or changed its target has '0' and is first.
 alter table state.agent_inbox add column pending_xid xid8;
 alter table state.agent_inbox alter column pending_xid set default pg_current_xact_id();
 update state.agent_inbox set pending_xid = '0' where status in ('queued', 'pending');

@@ -1,4 +1,4 @@
--- A worker takes the pending rows of its target, oldest lease first (T3.2a, T3.2d). What happens depends on the row (T3.2e):
+-- A worker takes the pending rows of its target, oldest lease first (T3.2a, T3.2d). The row decides (T3.2e):
 --   turn, ui_action       dispatched → running, or a takeover after a reclaim                       → 'turn'
 --   tool_result, timeout  one wait is settled; the last one gives this worker the turn to resume    → 'resume'
 --   stop                  the turn ends                                                             → 'ended', 'leased'
