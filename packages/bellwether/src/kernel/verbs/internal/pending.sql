@@ -1,6 +1,6 @@
 -- Where claims of a session continue to read the pending rows of a target. Rows are ordered by the transaction that
--- made them pending. A row can appear only with the id of a transaction that was open at the last read, or with a later one,
--- so a session reads these, and never again the dead entries before them (decision 0014).
+-- made them pending. A row can appear only with the id of a transaction that was open at the last read, or with a later
+-- one, so a session reads these, and never again the dead entries before them (decision 0014).
 
 -- From which transaction on the session reads, and which earlier ones it reads also.
 create or replace function state.read_line(p_target text, out read_from xid8, out read_also xid8[])
