@@ -11,7 +11,7 @@ import {
   finishTask,
   retryTask,
 } from '../../src/board/tasks/task-commands.js'
-import { escalate, freeze, requireApproval } from '../../src/board/tasks/operator-commands.js'
+import { escalate, freeze, pause, requireApproval } from '../../src/board/tasks/operator-commands.js'
 import { defaultRecovery } from '../../src/board/policies/recovery.js'
 import {
   autopilotRequest,
@@ -36,6 +36,14 @@ const codeOf = (work: Promise<unknown>) =>
   )
 /** Also catches synchronous errors. */
 const refusal = (work: () => Promise<unknown>) => codeOf((async () => work())())
+
+it('a paused board lists no task as ready', async () => {
+  const world = makeWorld()
+  await put(world, created('T-1'))
+  const board = boardOf(world)
+  await pause({ board, nowMs: () => 0 }, { by: 'ann' })
+  expect(listTasks(board.state, 0, rules).tasks).toMatchObject([{ taskId: 'T-1', waitsFor: 'ann paused the board' }])
+})
 
 describe('the way from one status to another', () => {
   it('a status path consists of legal transitions, and none leads out of done', () => {

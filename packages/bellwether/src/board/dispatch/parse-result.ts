@@ -27,9 +27,14 @@ function objectIn(text: string): Record<string, unknown> | null {
 function usageIn(value: Readonly<Record<string, unknown>>): number {
   const usage = value['usage']
   const table = typeof usage === 'object' && usage !== null ? (usage as Record<string, unknown>) : {}
-  const total = number(value['tokenUsage']) ?? number(table['total_tokens']) ?? number(table['totalTokens'])
+  const metrics = value['metrics']
+  const measured =
+    typeof metrics === 'object' && metrics !== null && 'tokenUsage' in metrics ? metrics.tokenUsage : null
+  const total =
+    number(value['tokenUsage']) ?? number(measured) ?? number(table['total_tokens']) ?? number(table['totalTokens'])
   if (total !== null) return total
-  return (number(table['input_tokens']) ?? 0) + (number(table['output_tokens']) ?? 0)
+  const input = number(table['input_tokens']) ?? number(table['prompt_tokens']) ?? 0
+  return input + (number(table['output_tokens']) ?? number(table['completion_tokens']) ?? 0)
 }
 
 function number(value: unknown): number | null {

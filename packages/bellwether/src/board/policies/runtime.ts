@@ -130,13 +130,19 @@ function agentOf(raw: unknown, path: string, removed: string[]): RuntimeAgent | 
   return { id, capabilities: texts }
 }
 
+/** An agent by name: an object, or only its capabilities. */
+function agentEntry(id: string, item: unknown): unknown {
+  if (isObject(item)) return { ...item, id }
+  return Array.isArray(item) || typeof item === 'string' ? { id, capabilities: item } : id
+}
+
 /** Accepts a list of names or objects, an object of objects by name, or a single name. */
 function agentsOf(raw: unknown): Agents {
   const removed: string[] = []
   const list: readonly (readonly [string, unknown])[] = Array.isArray(raw)
     ? (raw as unknown[]).map((item, index) => [`agents.${index}`, item] as const)
     : isObject(raw)
-      ? Object.entries(raw).map(([id, item]) => [`agents.${id}`, isObject(item) ? { ...item, id } : id] as const)
+      ? Object.entries(raw).map(([id, item]) => [`agents.${id}`, agentEntry(id, item)] as const)
       : typeof raw === 'string'
         ? [['agents', raw] as const]
         : []

@@ -40,6 +40,16 @@ describe('version 2 of runtime-policy.json', () => {
     })
   })
 
+  it('[H9.2] migration keeps the capabilities of agents that are listed by name', () => {
+    const { target, risks } = of({ agents: { coder: ['code', 'tests'], writer: 'text', tester: {} } })
+    expect(target.agents).toEqual([
+      { id: 'coder', capabilities: ['code', 'tests'] },
+      { id: 'writer', capabilities: ['text'] },
+      { id: 'tester', capabilities: [] },
+    ])
+    expect(risks).toEqual([])
+  })
+
   it('[H9.2] migration preserves explicit values of a mixed file and fills the gaps', () => {
     const { target, diff } = of({
       agents: ['coder', { id: 'debugger', capabilities: ['triage', 'logs'] }],

@@ -3,6 +3,7 @@
  */
 import type { TaskLine } from '@bellwether/protocol/http'
 import { taskIn } from './operator-commands.js'
+import { pausedBy } from './task-fields.js'
 import { byUrgency, readiness, type ReadyRules } from './ready.js'
 import type { BoardState, Task, TaskStatus } from '../log/task.js'
 
@@ -32,7 +33,14 @@ const pageMax = 1_000
 function lineOf(task: Task, state: BoardState, nowMs: number, rules: ReadyRules): TaskLine {
   const { taskId, title, status, priority, impact, assignee, reason, dependencies, createdAt, updatedAt } = task
   const found = readiness(task, state, nowMs, rules)
-  const waitsFor = found.ready || found.code === 'done' ? null : found.why
+  const paused = pausedBy(state)
+  const waitsFor = found.ready
+    ? paused === null
+      ? null
+      : `${paused.by} paused the board`
+    : found.code === 'done'
+      ? null
+      : found.why
   return { taskId, title, status, priority, impact, assignee, reason, dependencies, createdAt, updatedAt, waitsFor }
 }
 

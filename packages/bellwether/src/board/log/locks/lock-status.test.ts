@@ -103,3 +103,14 @@ describe('a lock', () => {
     expect(aged(46_000).stale).toBe('expired')
   })
 })
+
+describe('a lock without an expiry', () => {
+  it('[H2.2] a lock without an expiry has the default TTL from its creation, and its dead owner counts', () => {
+    const record = (createdSec: number) =>
+      parseLock(JSON.stringify({ owner: 'old', pid: 7, createdAtTs: nowMs / 1_000 - createdSec }))!
+    expect(look(record(10))).toMatchObject({ stale: false, expired: false })
+    expect(look(record(31), { alive: false })).toMatchObject({ stale: 'owner-dead' })
+    expect(look(record(46))).toMatchObject({ stale: 'expired' })
+    expect(parseLock('{"owner":"old"}')).toBeUndefined()
+  })
+})

@@ -101,9 +101,12 @@ function isAlive(record: LockRecord, machine: Pick<Machine, 'process'>): boolean
 export function parseLock(text: string): LockRecord | undefined {
   const fields = parseJson(text)
   if (!isObject(fields)) return undefined
-  const expiresAtTs = instant(fields['expiresAtTs'], fields['expiresAt'])
+  const made = instant(fields['createdAtTs'], fields['createdAt'])
+  // A lock without an expiry has the default TTL.
+  const expiresAtTs =
+    instant(fields['expiresAtTs'], fields['expiresAt']) ?? (made === undefined ? undefined : made + lockTtlMs / 1_000)
   if (expiresAtTs === undefined) return undefined
-  const createdAtTs = instant(fields['createdAtTs'], fields['createdAt']) ?? expiresAtTs - lockTtlMs / 1_000
+  const createdAtTs = made ?? expiresAtTs - lockTtlMs / 1_000
   const number = (key: string) => {
     const one = fields[key]
     return typeof one === 'number' && Number.isFinite(one) ? { [key]: one } : {}
