@@ -123,7 +123,9 @@ export async function ours(databaseUrl: string, ledger: Ledger, agents = fleetSi
         deliverables:
           "select count(*) from cards.cards c join cards.box_cards x using (card_id) where c.type = 'task.deliverable' and c.metadata ->> 'history' is null",
         'task events': "select count(*) from state.events where kind = 'task' and payload ->> 'history' is null",
-        'state events': "select count(*) from state.events where kind = 'state' and payload ->> 'history' is null",
+        // Dispatched, running and idle.
+        'state events':
+          "select count(*) / 3 as count from state.events where kind = 'state' and payload ->> 'history' is null",
         edges:
           "select count(*) from state.execution_edges where primitive = 'enqueue' and correlation_id is distinct from 'history'",
       }

@@ -42,8 +42,20 @@ it('runs a turn with a tool from enqueue to deliverable', async () => {
   ).toBe('recorded')
   expect(await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'done' } })).toEqual({ what: 'ended' })
   expect(await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'done' } })).toEqual({ what: 'already' })
-  const events = await t.all<{ kind: string }>('select kind from state.events order by event_id')
-  expect(events.map((e) => e.kind)).toEqual(['command', 'command', 'state', 'state', 'step', 'task', 'state'])
+  const events = await t.all<{ what: string }>(
+    "select concat_ws(' ', kind, payload ->> 'status') as what from state.events order by event_id",
+  )
+  expect(events.map((event) => event.what)).toEqual([
+    'state dispatched',
+    'state running',
+    'command',
+    'command',
+    'state suspended',
+    'state running',
+    'step done',
+    'task success',
+    'state idle',
+  ])
 })
 
 it('stops an active turn, cancels a queued one and refuses an incomplete delivery', async () => {

@@ -5,6 +5,7 @@ import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { prune } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { project } from '../support/kernel.js'
 import { until } from '../support/until.js'
+import { runTurns, testWorker } from '../support/worker.js'
 import { addAgent, addTurn, openTestServer, serverPerFile, type Body } from './test-server.js'
 import { readEvents, type SseReader } from './reader.js'
 
@@ -55,7 +56,11 @@ describe('the stream', () => {
     const hello = await now.next('hello', ({ event }) => event === 'hello')
     const turnId = await addTurn(server, 'ann')
     await server.post(`/projects/${project}/turns/${turnId}/stop`)
-    const event = await now.next('its rest', ({ data }) => data['agent_turn_id'] === turnId && data['kind'] === 'state')
+    const isIdle = ({ status }: Readonly<Record<string, unknown>>) => status === 'idle'
+    const event = await now.next(
+      'its rest',
+      ({ data }) => data['agent_turn_id'] === turnId && data['kind'] === 'state' && isIdle(data['payload'] as object),
+    )
     expect(event).toMatchObject({ event: 'state', data: { payload: { status: 'idle', agent_id: 'ann' } } })
     expect(event.data['subject']).toBe(`bw.v1.${project}.public.evt.agent.ann.state`)
     const first = await read('0:0')
@@ -94,6 +99,20 @@ describe('the stream', () => {
     expect((await waiting).body).toMatchObject({ outcome: 'canceled' })
     // They are still open.
     for (const stranger of strangers) await stranger.query('commit')
+    reader.cut()
+  })
+
+  it('[T2.5] a stream shows a turn of a function agent as dispatched and running, in order', async () => {
+    await addAgent(server, 'seen')
+    const reader = await read(undefined, '?agent=seen&kind=state')
+    await reader.next('hello', ({ event }) => event === 'hello')
+    await addTurn(server, 'seen')
+    await runTurns(testWorker(server.t, () => async () => ({ deliver: { text: 'done' } })))
+    server.tail.wake()
+    const status = ({ data }: { data: Readonly<Record<string, unknown>> }) =>
+      (data['payload'] as { status?: string } | undefined)?.status
+    await reader.next('idle', (event) => status(event) === 'idle')
+    expect(reader.events.flatMap((event) => status(event) ?? [])).toEqual(['dispatched', 'running', 'idle'])
     reader.cut()
   })
 

@@ -34,7 +34,11 @@ it('[T3.5] deliver writes deliverable, task event, cleared head and idle togethe
   expect(await deliverTurn(t, turn, 'the answer')).toEqual({ what: 'ended' })
   const { card } = await ending(turn.agentTurnId, turn.outputBoxId, 'success')
   expect(card.content).toEqual({ text: 'the answer' })
-  expect((await eventsOf(t, turn.agentTurnId)).map((event) => event.kind)).toEqual(['task', 'state'])
+  const events = await eventsOf(t, turn.agentTurnId)
+  expect(events.slice(-2).map((event) => [event.kind, event.payload.status])).toEqual([
+    ['task', 'success'],
+    ['state', 'idle'],
+  ])
   expect(await headOf(t, 'a')).toMatchObject({ status: 'dispatched', active_agent_turn_id: next.agentTurnId })
 })
 

@@ -132,11 +132,11 @@ it('[T1.4] the relay polls too: every event reaches the stream without a ring', 
   const turn = await t.running('relayed')
   await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'x' } })
   const ids = () => published.filter((event) => event.subject.includes('.relayed.')).map((event) => event.msgId)
-  await until('its events are published', async () => ids().length >= 2 || undefined)
+  await until('its events are published', async () => ids().length >= 4 || undefined)
   stop.abort()
   await pmo
-  expect(ids()[0]).toBe(`task:${turn.agentTurnId}`)
-  expect(ids()).toHaveLength(2)
+  expect(ids()).toHaveLength(4)
+  expect(ids()[2]).toBe(`task:${turn.agentTurnId}`)
 })
 
 it('[T1.4] every request and receipt is a row of the inbox', async () => {

@@ -1,12 +1,20 @@
 import { expect, it } from 'vitest'
 import { beginning, readEvents } from '../../src/kernel/verbs/events.js'
 import { openKernel } from '../../src/kernel/kernel.js'
+import { reclaim } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import type { Database, Statement } from '../../src/ports/database/database.js'
 import type { AgentFunction } from '../../src/worker/agent.js'
 import { hydrate } from '../../src/worker/hydrate.js'
 import { kernelPerFile, project, target } from '../support/kernel.js'
 import { eventsOf, fingerprint, headOf } from '../support/kernel-rows.js'
-import { deliverTurn, grepCalls, reportSuccess, suspendedTurn } from '../support/kernel-turns.js'
+import {
+  deliverTurn,
+  enqueueTurn,
+  fullWatchWindow,
+  grepCalls,
+  reportSuccess,
+  suspendedTurn,
+} from '../support/kernel-turns.js'
 import { until } from '../support/until.js'
 import { runTurns, testWorker } from '../support/worker.js'
 import { silentBell } from '../support/silent-bell.js'
@@ -197,28 +205,77 @@ it('[T6.1] a turn writes cards before state, and a reader of an event finds its 
   expect(await headOf(t, 'c')).toMatchObject({ status: 'idle' })
 })
 
-it('[T2.3] state events contain the activity of a turn: thinking, executing a tool, awaiting results, and the number of waits', async () => {
+it('[T2.3] [T2.5] a worker’s turn announces each transition and activity: dispatched, running, thinking, a tool, waits, idle', async () => {
   await t.agents('d')
-  const turn = await t.running('d')
-  await t.kernel.beat([{ ...turn, activity: 'thinking' }], 'w')
-  await t.kernel.beat([{ ...turn, activity: 'thinking' }], 'w')
-  await t.kernel.beat([{ ...turn, activity: 'executing_tool', currentTool: 'grep' }], 'w')
-  await t.kernel.beat([turn], 'w')
-  await t.kernel.suspend({ ...turn, stepId: 's', calls: grepCalls('d-1', 'd-2') }, 30)
+  const act: AgentFunction = async ({ activity, results }) => {
+    if (results.length > 0) return { deliver: { text: 'done' } }
+    await activity('thinking')
+    await activity('thinking')
+    await activity('executing_tool', 'grep')
+    return { suspend: { calls: grepCalls('d-1', 'd-2') } }
+  }
+  const worker = testWorker(t, () => act)
+  const { agentTurnId } = await enqueueTurn(t, 'd')
+  await runTurns(worker)
+  await worker.beat()
   await reportSuccess(t, 'd-1')
+  await runTurns(worker)
   await reportSuccess(t, 'd-2')
-  await t.claim()
-  await t.kernel.resume(turn, 'w')
-  await deliverTurn(t, turn)
-  const states = await eventsOf(t, turn.agentTurnId, 'state')
+  await runTurns(worker)
+  const states = await eventsOf(t, agentTurnId, 'state')
+  const waiting = { waiting_tool_count: 0 }
   expect(states.map(({ payload }) => [payload.status, payload.metadata])).toEqual([
-    ['running', { activity: 'thinking', waiting_tool_count: 0 }],
-    ['running', { activity: 'executing_tool', current_tool: 'grep', waiting_tool_count: 0 }],
+    ['dispatched', waiting],
+    ['running', waiting],
+    ['running', { ...waiting, activity: 'thinking' }],
+    ['running', { ...waiting, activity: 'executing_tool', current_tool: 'grep' }],
     ['suspended', { activity: 'awaiting_tool_result', current_tool: 'grep', waiting_tool_count: 2 }],
-    ['running', { activity: 'thinking', waiting_tool_count: 0 }],
-    ['idle', { waiting_tool_count: 0 }],
+    ['running', { ...waiting, activity: 'thinking' }],
+    ['idle', waiting],
   ])
-  expect(states[0]).toMatchObject({ subject: `bw.v1.${project}.public.evt.agent.d.state` })
+  for (const { subject, payload } of states) {
+    expect(subject).toBe(`bw.v1.${project}.public.evt.agent.d.state`)
+    expect(payload).toMatchObject({
+      agent_id: 'd',
+      agent_turn_id: agentTurnId,
+      turn_epoch: 1,
+      traceparent: expect.any(String),
+    })
+  }
+})
+
+it('[T2.5] every transition of a head is announced in order: a turn that is reclaimed, handed back and stopped, then the next', async () => {
+  await t.agents('k')
+  const { agentTurnId } = await enqueueTurn(t, 'k', { channelId: 'team' })
+  const next = await enqueueTurn(t, 'k')
+  await t.claim(99, 'dies')
+  await t.advance(31)
+  await reclaim(t.db, target, 30, 3, fullWatchWindow)
+  const again = (await t.claim(99, 'leaves')).find((one) => one.agentId === 'k')
+  await t.kernel.handBack([again!], 'leaves')
+  await t.claim(99, 'stays')
+  await t.kernel.stop({ projectId: project, agentTurnId })
+  const events = await t.all<{ what: string; epoch: number; reclaimed: boolean | null; turn: string; subject: string }>(
+    `select payload ->> 'status' as what, (payload ->> 'turn_epoch')::int as epoch, agent_turn_id as turn, subject,
+       (payload -> 'metadata' -> 'reclaimed')::boolean as reclaimed
+     from state.events where kind = 'state' and payload ->> 'agent_id' = 'k' order by event_id`,
+  )
+  expect(
+    events.map(({ what, epoch, reclaimed, turn }) => [turn === agentTurnId ? 1 : 2, what, epoch, reclaimed]),
+  ).toEqual([
+    [1, 'dispatched', 1, null],
+    [1, 'running', 1, null],
+    [1, 'running', 2, true],
+    [1, 'running', 2, null],
+    [1, 'running', 3, true],
+    [1, 'running', 3, null],
+    [1, 'idle', 4, null],
+    [2, 'dispatched', 5, null],
+  ])
+  expect(events.filter(({ turn }) => turn === agentTurnId).every(({ subject }) => subject.includes('.team.'))).toBe(
+    true,
+  )
+  await t.kernel.stop({ projectId: project, agentTurnId: next.agentTurnId })
 })
 
 it('[T2.3] the activity has no effect on any verb', async () => {

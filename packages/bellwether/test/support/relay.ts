@@ -4,7 +4,10 @@ import type { Relay } from '../../src/pmo/relay.js'
 import type { TestKernel } from './kernel.js'
 import { until } from './until.js'
 
-/** Runs turns to their end; each writes a task event and a state event. */
+/** Dispatched, running, the task event, idle. */
+export const eventsPerTurn = 4
+
+/** Runs turns to their end, one after the other. */
 export async function produce(t: TestKernel, turns: number): Promise<void> {
   for (let done = 0; done < turns; done += 1) {
     const turn = await t.running('ann')

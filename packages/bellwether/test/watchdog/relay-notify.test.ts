@@ -7,7 +7,7 @@ import { notifyBell } from '../../src/ports/bell/notify.js'
 import { notifyStream } from '../../src/ports/stream/notify.js'
 import { kernelPerTest } from '../support/kernel.js'
 import { quietLog } from '../support/quiet-log.js'
-import { outbox, produce, relayed } from '../support/relay.js'
+import { eventsPerTurn, outbox, produce, relayed } from '../support/relay.js'
 import { until } from '../support/until.js'
 import { silentBell } from '../support/silent-bell.js'
 
@@ -22,10 +22,10 @@ it('rings for each event in order and stores its position, from which another re
   const listening = await bell.listen('bw.v1.*.*.evt.>', (ring) => ring && heard.push(ring))
   const stream = notifyStream({ bell })
   await produce(t, 10)
-  await relayed(openRelay({ db: t.db, log: quietLog, stream }), 20)
+  await relayed(openRelay({ db: t.db, log: quietLog, stream }), 10 * eventsPerTurn)
   await produce(t, 3)
-  await relayed(openRelay({ db: t.db, log: quietLog, stream }), 6)
-  await until('all rings', async () => (heard.length >= 26 ? true : undefined))
+  await relayed(openRelay({ db: t.db, log: quietLog, stream }), 3 * eventsPerTurn)
+  await until('all rings', async () => (heard.length >= 13 * eventsPerTurn ? true : undefined))
   expect(heard.map((ring) => ring.payload.cursor)).toEqual((await outbox(t)).map((event) => event.cursor))
   await listening.stop()
   await bell.close()
@@ -45,7 +45,7 @@ it('a relay that is behind does not move the stored position back', async () => 
   const slowStep = slow.step()
   await reached.promise
   await produce(t, 2)
-  await relayed(openRelay({ db: t.db, log: quietLog, stream: nowhere }), 6)
+  await relayed(openRelay({ db: t.db, log: quietLog, stream: nowhere }), 3 * eventsPerTurn)
   way.resolve()
   await slowStep
   expect(await openRelay({ db: t.db, log: quietLog, stream: nowhere }).step()).toBe(0)

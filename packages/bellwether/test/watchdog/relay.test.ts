@@ -12,7 +12,7 @@ import type { EventStream } from '../../src/ports/stream/stream.js'
 import { kernelPerTest } from '../support/kernel.js'
 import { startNats, type NatsServer } from '../support/nats.js'
 import { quietLog } from '../support/quiet-log.js'
-import { outbox, produce, relayed } from '../support/relay.js'
+import { eventsPerTurn, outbox, produce, relayed } from '../support/relay.js'
 import { until } from '../support/until.js'
 
 const t = kernelPerTest()
@@ -93,9 +93,9 @@ describe('on NATS', () => {
 
   it('a restarted relay continues at the stream’s position', async () => {
     await produce(t, 5)
-    await relayed(openRelay({ db: t.db, log: quietLog, stream: open() }), 10)
+    await relayed(openRelay({ db: t.db, log: quietLog, stream: open() }), 5 * eventsPerTurn)
     await produce(t, 5)
-    await relayed(openRelay({ db: t.db, log: quietLog, stream: open() }), 10)
+    await relayed(openRelay({ db: t.db, log: quietLog, stream: open() }), 5 * eventsPerTurn)
     expect(await whole()).toEqual(await expected())
   })
 
@@ -121,15 +121,15 @@ describe('on NATS', () => {
     const fast = openRelay({ db: t.db, log: quietLog, stream: open() })
     const slowStep = slow.step()
     await reached.promise
-    await relayed(fast, 6)
+    await relayed(fast, 3 * eventsPerTurn)
     await produce(t, 3)
-    await relayed(fast, 6)
+    await relayed(fast, 3 * eventsPerTurn)
     await after(150)
     way.resolve()
     await slowStep
     expect(await whole()).toEqual(await expected())
     await produce(t, 2)
-    await relayed(slow, 4)
+    await relayed(slow, 2 * eventsPerTurn)
     await fast.step()
     expect(await whole()).toEqual(await expected())
   })
@@ -161,7 +161,7 @@ describe('on NATS', () => {
     }
     const relay = openRelay({ db: t.db, log: quietLog, stream: lossy })
     await produce(t, 4)
-    await relayed(relay, 8)
+    await relayed(relay, 4 * eventsPerTurn)
     // The server stores these events, but the relay gets no acknowledgement, and the server soon forgets their ids.
     await produce(t, 4)
     loseAnswer = true
@@ -180,7 +180,7 @@ describe('on NATS', () => {
     await expect(relay.step()).rejects.toMatchObject({ code: 'stream_unavailable' })
     await server.restart()
     await after(150)
-    await relayed(relay, 8)
+    await relayed(relay, 4 * eventsPerTurn)
     expect(await whole()).toEqual(await expected())
   })
 })

@@ -1,6 +1,6 @@
 -- The move idle → dispatched, in one place: epoch + 1, the turn, its channel, trace and boxes, and its absolute
--- deadline (T3.2c, W2.9). The caller has locked the heads, found them idle, and writes the inbox row with the same
--- epoch.
+-- deadline (T3.2c, W2.9), announced by a state event (T2.5). The caller has locked the heads, found them idle, and
+-- writes the inbox row with the same epoch.
 create or replace function state.lease(p_leases state.leasing[])
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -8,6 +8,7 @@ declare
   v_now timestamptz := state.now();
 begin
   return query
+  with leased as (
   update state.agent_state_head h set
     status = 'dispatched', turn_epoch = h.turn_epoch + 1, active_agent_turn_id = l.agent_turn_id,
       active_channel_id = coalesce(l.channel_id, 'public'),
@@ -20,6 +21,16 @@ begin
     (select m.turn_deadline_seconds from state.limits m)))
   from unnest(p_leases) l cross join lateral state.head_ctid(l.project_id, l.agent_id) as at (tid)
   where h.ctid = at.tid and h.status = 'idle'
-  returning 'leased', h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, l.inbox_id, h.worker_target,
-    h.active_channel_id, null::jsonb;
+  returning h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, l.inbox_id, h.worker_target,
+    h.active_channel_id, l.traceparent
+  ), announced as (
+    insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
+    select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.evt.agent.' || agent_id || '.state',
+      'state', jsonb_build_object('agent_turn_id', active_agent_turn_id, 'agent_id', agent_id, 'status', 'dispatched',
+        'turn_epoch', turn_epoch, 'traceparent', traceparent, 'metadata', '{"waiting_tool_count": 0}'::jsonb),
+      active_agent_turn_id, v_now
+    from leased
+  )
+  select 'leased', project_id, agent_id, active_agent_turn_id, turn_epoch, inbox_id, worker_target, active_channel_id,
+    null::jsonb from leased;
 end $$;

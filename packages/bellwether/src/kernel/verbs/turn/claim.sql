@@ -1,5 +1,5 @@
 -- A worker takes the pending rows of its target, oldest lease first (T3.2a, T3.2d). The row decides (T3.2e):
---   turn, ui_action       dispatched → running, or a takeover after a reclaim                       → 'turn'
+--   turn, ui_action       dispatched → running, or a takeover after a reclaim (T2.5: announced)     → 'turn'
 --   tool_result, timeout  one wait is settled; the last one gives this worker the turn to resume    → 'resume'
 --   stop                  the turn ends                                                             → 'ended', 'leased'
 --   any other row         its turn or epoch is not its agent's: it becomes 'error' or 'skipped'     → 'refused'
@@ -88,7 +88,7 @@ begin
     return query
     with rows as materialized (
       select i.inbox_id, h.project_id, h.agent_id, h.status as head_status, h.profile_id, h.context_box_id,
-        h.output_box_id, h.turn_deadline
+        h.output_box_id, h.turn_deadline, h.turn_epoch, h.active_channel_id, i.agent_turn_id, i.traceparent
       from (select distinct u.project_id, u.agent_id from unnest(v_projects, v_agents) as u (project_id, agent_id)) a
       cross join lateral state.head(a.project_id, a.agent_id) h
       cross join lateral state.turn_row(h.active_agent_turn_id) i
@@ -99,6 +99,13 @@ begin
     ), started as (
       update state.agent_state_head h set status = 'running', updated_at = v_now, activity = null, current_tool = null
       from rows r cross join lateral state.head_ctid(r.project_id, r.agent_id) as at (tid) where h.ctid = at.tid
+    ), announced as (
+      insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
+      select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.evt.agent.' || agent_id || '.state',
+        'state', jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id, 'status', 'running',
+          'turn_epoch', turn_epoch, 'traceparent', traceparent, 'metadata', '{"waiting_tool_count": 0}'::jsonb),
+        agent_turn_id, v_now
+      from rows
     )
     update state.agent_inbox i set status = 'processing', claimed_by = p_worker, processed_at = v_now,
       started_at = coalesce(i.started_at, v_now)

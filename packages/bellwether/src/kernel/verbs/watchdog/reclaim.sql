@@ -82,6 +82,10 @@ begin
       'processed_at', processed_at),
       jsonb_build_object('status', 'running', 'inbox', 'pending', 'turn_epoch', turn_epoch + 1,
       'deaths', deaths, 'shared_deaths', shared_deaths), v_now from silent
+  ), announced as (
+    insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
+    select s.project_id, e.subject, 'state', e.payload, s.agent_turn_id, v_now
+    from silent s cross join lateral state.reclaimed_event(s.inbox_id) e
   )
   update state.agent_inbox i set status = 'pending', turn_epoch = s.turn_epoch + 1, deaths = s.deaths,
     processed_at = null, archived_at = null, claimed_by = null
@@ -154,6 +158,10 @@ begin
       jsonb_build_object('status', 'running', 'claimed_by', p_worker, 'turn_epoch', turn_epoch),
       jsonb_build_object('status', 'running', 'inbox', 'pending', 'turn_epoch', turn_epoch + 1, 'deaths', deaths),
       v_now from given
+  ), announced as (
+    insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
+    select g.project_id, e.subject, 'state', e.payload, g.agent_turn_id, v_now
+    from given g cross join lateral state.reclaimed_event(g.inbox_id) e
   )
   update state.agent_inbox i set status = 'pending', turn_epoch = g.turn_epoch + 1, processed_at = null,
     archived_at = null, claimed_by = null
@@ -162,3 +170,14 @@ begin
     i.channel_id, null::jsonb;
   perform state.charge_reservations(v_turns);
 end $$;
+
+-- The state event of a reclaim (T2.5): the turn runs on with a new epoch, and no worker holds it until one takes it
+-- over. Called in the statement that makes the move, so it reads the head and the row from before.
+create or replace function state.reclaimed_event(p_inbox_id text, out subject text, out payload jsonb)
+language sql stable as $$
+  select 'bw.v1.' || i.project_id || '.' || i.channel_id || '.evt.agent.' || i.agent_id || '.state',
+    jsonb_strip_nulls(jsonb_build_object('agent_turn_id', i.agent_turn_id, 'agent_id', i.agent_id, 'status', 'running',
+      'turn_epoch', i.turn_epoch + 1, 'traceparent', i.traceparent, 'metadata',
+      jsonb_build_object('waiting_tool_count', 0, 'reclaimed', true)))
+  from state.inbox_row(p_inbox_id) i
+$$;
