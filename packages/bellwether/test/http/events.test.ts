@@ -56,10 +56,10 @@ describe('the stream', () => {
     const hello = await now.next('hello', ({ event }) => event === 'hello')
     const turnId = await addTurn(server, 'ann')
     await server.post(`/projects/${project}/turns/${turnId}/stop`)
-    const isIdle = ({ status }: Readonly<Record<string, unknown>>) => status === 'idle'
+    const isIdle = (payload: unknown) => (payload as { status?: string } | undefined)?.status === 'idle'
     const event = await now.next(
       'its rest',
-      ({ data }) => data['agent_turn_id'] === turnId && data['kind'] === 'state' && isIdle(data['payload'] as object),
+      ({ data }) => data['agent_turn_id'] === turnId && data['kind'] === 'state' && isIdle(data['payload']),
     )
     expect(event).toMatchObject({ event: 'state', data: { payload: { status: 'idle', agent_id: 'ann' } } })
     expect(event.data['subject']).toBe(`bw.v1.${project}.public.evt.agent.ann.state`)
