@@ -73,6 +73,10 @@ begin
     update state.workers w set shared_death_at = v_now
     from (select distinct s.claimed_by from silent s where s.inbox_id = any (v_sharing)) s
     where w.worker_id = s.claimed_by
+  ), announced as (
+    insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
+    select s.project_id, e.subject, 'state', e.payload, s.agent_turn_id, v_now
+    from silent s cross join lateral state.reclaimed_event(s.inbox_id) e
   ), noted as (
     insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after,
       created_at)
@@ -82,10 +86,6 @@ begin
       'processed_at', processed_at),
       jsonb_build_object('status', 'running', 'inbox', 'pending', 'turn_epoch', turn_epoch + 1,
       'deaths', deaths, 'shared_deaths', shared_deaths), v_now from silent
-  ), announced as (
-    insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
-    select s.project_id, e.subject, 'state', e.payload, s.agent_turn_id, v_now
-    from silent s cross join lateral state.reclaimed_event(s.inbox_id) e
   )
   update state.agent_inbox i set status = 'pending', turn_epoch = s.turn_epoch + 1, deaths = s.deaths,
     processed_at = null, archived_at = null, claimed_by = null
