@@ -263,6 +263,8 @@ describe('tasks', () => {
   })
 
   it('a task shows its runs with turns, cost and budget, and the state of its recovery', async () => {
+    // The next agent of the recovery chain.
+    await addAgent(server, 'coder')
     const id = await task({ title: 'fails', agent: 'tom', priority: 50 })
     const dispatched = server.post(`/board/tasks/${id}/dispatch`)
     const turn = await claimed('tom')
