@@ -1,6 +1,7 @@
 import { readFile, readdir, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { ageText } from '../../src/cli/repair/recover-stale-locks.js'
 import { rebuildSnapshot, restoreSnapshot, type RebuildReport } from '../../src/board/repair/rebuild.js'
 import { systemDisk } from '../../src/ports/disk/disk.js'
 import { runCli } from '../support/process.js'
@@ -264,4 +265,19 @@ describe('the tools on the command line', () => {
     expect(words).toMatchObject({ code: 0, out: expect.stringMatching(/2 locks, 2 to reclaim\n {2}reclaimed a\.lock/) })
     expect(await root.lockNames()).toEqual(['recovery.audit.jsonl'])
   }, 300_000)
+})
+
+it('a draft that cannot be written completely is removed', async () => {
+  const root = await testRoot()
+  const draft = join(root.path, 'x.draft')
+  const chunks = function* () {
+    yield 'begin'
+    throw Object.assign(new Error('no space left on device'), { code: 'ENOSPC' })
+  }
+  await expect(testWorld.disk.writeDraft(draft, chunks())).rejects.toMatchObject({ code: 'ENOSPC' })
+  expect(await readdir(root.path)).toEqual(['state'])
+})
+
+it('a lock that is dated ahead has no negative age', () => {
+  expect([ageText(12.5), ageText(-86_388)]).toEqual(['12.5 s old', 'dated 86388 s ahead'])
 })

@@ -98,6 +98,10 @@ async function write(path: string, chunks: Iterable<Uint8Array | string>, flush:
   try {
     for (const chunk of chunks) await handle.writeFile(chunk)
     if (flush) await handle.sync()
+  } catch (error) {
+    // For example a full disk: an unfinished draft would stay.
+    await fs.rm(path, { force: true })
+    throw error
   } finally {
     await handle.close()
   }
