@@ -1,5 +1,5 @@
 import type { FieldSpec } from '../../src/kernel/verbs/cards.js'
-import { reap } from '../../src/kernel/verbs/watchdog/watchdog.js'
+import { endOverBudget, reap } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { expect, it } from 'vitest'
 import { kernelPerFile, project } from '../support/kernel.js'
 import { cardsIn, eventsOf, fingerprint, headOf, turnRow } from '../support/kernel-rows.js'
@@ -70,9 +70,12 @@ it('[T4.1] [T1.3] success, failure, stop, budget and watchdog endings all delive
   const stopped = await suspendedTurn(t, 'c3', grepCalls('c3-1'))
   await t.kernel.stop({ projectId: project, agentTurnId: stopped.agentTurnId })
   expect((await ending(stopped.agentTurnId, stopped.outputBoxId, 'canceled')).task.payload.error).toBe('stopped')
-  const spent = await t.running('c4')
-  await t.kernel.deliver({ ...spent, status: 'failed', error: 'budget_exceeded', content: { text: 'what there is' } })
-  await ending(spent.agentTurnId, spent.outputBoxId, 'failed')
+  await enqueueTurn(t, 'c4', { budget: { wallMs: 1_000 } })
+  const spent = (await t.claim()).find((one) => one.agentId === 'c4')!
+  await t.advance(60)
+  await endOverBudget(t.db, t.ids, fullWatchWindow)
+  const { task: ended, card } = await ending(spent.agentTurnId, spent.outputBoxId, 'failed')
+  expect([ended.payload.error, card.metadata['kind']]).toEqual(['budget_exceeded', 'fallback'])
   const silent = await t.running('c5')
   const { agentTurnId: unstarted } = await enqueueTurn(t, 'c6')
   const { output_box_id: box } = await headOf(t, 'c6')

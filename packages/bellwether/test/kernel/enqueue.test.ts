@@ -49,6 +49,20 @@ it('[T3.1a] enqueue writes the row and its edge together, with pointers, trace a
   ])
 })
 
+it('[T3.1a] a turn for a busy agent is queued with its row and edge, and the target rings when its lease comes', async () => {
+  await t.agents('abe')
+  const first = await t.running('abe')
+  t.rings()
+  const { agentTurnId, inboxId } = await enqueueTurn(t, 'abe', { traceparent: trace, correlationId: 'order-2' })
+  expect(await inboxRow(t, inboxId)).toMatchObject({ status: 'queued', turn_epoch: null, traceparent: trace })
+  expect(await edgesTo(t, agentTurnId)).toMatchObject([
+    { primitive: 'enqueue', edge_phase: 'request', correlation_id: 'order-2', trace_id: trace.split('-')[1] },
+  ])
+  expect(t.rings()).toEqual([])
+  await deliverTurn(t, first)
+  expect(t.rings()).toMatchObject([{ payload: { agent_id: 'abe', inbox_id: inboxId } }])
+})
+
 it('[T3.1a] no row exists without its edge: if the edge is rejected, nothing is written and nothing rings', async () => {
   await t.agents('bea')
   t.rings()
