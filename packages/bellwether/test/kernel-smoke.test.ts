@@ -39,7 +39,7 @@ it('runs a turn with a tool from enqueue to deliverable', async () => {
       cards: [{ type: 'agent.thought', content: { text: 'hm' } }],
       step: { stepId: 's2', phase: 'think', status: 'done' },
     }),
-  ).toBe('recorded')
+  ).toEqual({ left: null })
   expect(await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'done' } })).toEqual({ what: 'ended' })
   expect(await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'done' } })).toEqual({ what: 'already' })
   const events = await t.all<{ what: string }>(

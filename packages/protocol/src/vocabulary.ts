@@ -9,6 +9,12 @@ export type MessageType = (typeof messageTypes)[number]
 export const outcomes = ['success', 'failed', 'timeout', 'canceled'] as const
 export type Outcome = (typeof outcomes)[number]
 
+/** The error of a turn that exceeded its budget. */
+export const budgetExceeded = 'budget_exceeded'
+/** The limits of a budget, as `exceeded_keys` names them. */
+export const budgetKeys = ['tokens', 'cost_micros', 'wall_ms'] as const
+export type BudgetKey = (typeof budgetKeys)[number]
+
 /** Kinds of deliverables: what the agent made, or what there is if the turn did not succeed. */
 export const deliverableKinds = ['result', 'fallback'] as const
 export type DeliverableKind = (typeof deliverableKinds)[number]

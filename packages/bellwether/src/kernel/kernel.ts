@@ -16,11 +16,14 @@ import { dispatchTasks } from './verbs/batches/dispatch_tasks.js'
 import { batchIdOfCall, fork, joinTool, type NewBatch, type OutsideBatch } from './verbs/batches/fork.js'
 import {
   commitUsage,
+  limitTurn,
   openPurse,
   releaseUsage,
   reserve,
   type Ask,
+  type BudgetLeft,
   type Committed,
+  type Limits,
   type Purse,
   type Reserved,
   type Used,
@@ -41,7 +44,7 @@ import { beat, type Beat } from './verbs/turn/beat.js'
 import { claim, reconcile, type Claimant, type ClaimedTurn, type ClaimSideVerdict } from './verbs/turn/claim.js'
 import { deliver, delivered, deliveryRow, type Delivery, type DeliverResult } from './verbs/turn/deliver.js'
 import { enqueue, turnRow, type Enqueued, type NewTurn } from './verbs/turn/enqueue.js'
-import { record, type Writing } from './verbs/turn/record.js'
+import { record, type Recorded, type Writing } from './verbs/turn/record.js'
 import { resume } from './verbs/turn/resume.js'
 import { stop, type Stopping, type StopResult } from './verbs/turn/stop.js'
 import { suspend, type Suspended, type Suspension } from './verbs/turn/suspend.js'
@@ -80,7 +83,7 @@ export interface Kernel {
   beat<One extends Beat>(beats: readonly One[], workerId: string | null): Promise<Set<One>>
   /** Returns turns that a worker stopped during its shutdown to the queue, without charging a death. */
   handBack(fences: readonly Fence[], workerId: string): Promise<void>
-  record(writing: Writing): Promise<'recorded' | 'stale'>
+  record(writing: Writing): Promise<Recorded>
   /** Compaction: creates a new output box for a running turn and returns its id. */
   swapBox(swap: BoxSwap): Promise<{ readonly boxId: string } | 'stale'>
   /** Enqueues the tasks of calls that are forks at once. */
@@ -90,13 +93,15 @@ export interface Kernel {
   /** Forks a batch that no turn waits for; `readBatch` returns its state. */
   fork(batch: OutsideBatch): Promise<{ readonly batchId: string; readonly what: 'forked' | 'already' }>
   readBatch(projectId: string, batchId: string): Promise<BatchRow | undefined>
-  /** Opens a budget that can pay for turns; opening it again changes nothing. */
+  /** Opens a budget that can pay for turns; opening it again sets its limits. */
   openPurse(purse: Purse): Promise<void>
   readBudget(budgetId: string): Promise<BudgetRow | undefined>
   /** Reserves the most that a call may use; afterwards commit what it used, or release it. */
   reserve(fence: Fence, ask: Ask): Promise<Reserved>
   commitUsage(fence: Fence, used: Used): Promise<Committed>
   releaseUsage(fence: Fence, reservationId: string): Promise<Committed>
+  /** Applies an agent's limits to a running turn; never raises a limit. Returns what is left; null without a budget. */
+  limitTurn(fence: Fence, limits: Limits): Promise<BudgetLeft | null | 'stale'>
   resume(fence: Fence, workerId: string, stepId?: string): Promise<'resumed' | 'stale'>
   readResults(agentTurnId: string): Promise<ToolResult[]>
   /** Delivers one turn; concurrent calls share a batch. */
@@ -242,6 +247,7 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
     reserve: (fence, ask) => reserve(db, fence, ask),
     commitUsage: (fence, used) => commitUsage(db, fence, used),
     releaseUsage: (fence, reservationId) => releaseUsage(db, fence, reservationId),
+    limitTurn: (fence, limits) => limitTurn(db, ids, fence, limits),
     resume: (fence, workerId, stepId) => resume(db, fence, workerId, stepId),
     readResults: (agentTurnId) => readResults(db, agentTurnId),
     deliver: async (delivery) => deliverOne(deliveryRow(ids, delivery)),

@@ -1,6 +1,6 @@
 /** A function agent: called with a turn, it returns how the turn continues. It is called again after each wait and reads its state from the cards. */
 import type { Activity } from '@bellwether/protocol'
-import type { Ask, Committed, Reserved, Used } from '../kernel/verbs/budgets/budgets.js'
+import type { Ask, BudgetLeft, Committed, Limits, Reserved, Used } from '../kernel/verbs/budgets/budgets.js'
 import type { NewCard } from '../kernel/verbs/cards.js'
 import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
 import type { Delivery } from '../kernel/verbs/turn/deliver.js'
@@ -12,14 +12,22 @@ import type { Hydrated } from './hydrate.js'
 
 export interface TurnContext {
   readonly turn: ClaimedTurn
-  /** Aborts when the fence is lost, the turn is stopped or the worker shuts down. Stop at once: later writes are rejected. */
+  /**
+   * Aborts when the fence is lost, the turn is stopped, the worker shuts down, or the turn exceeds its budget (reason `budget_exceeded`).
+   * Stop at once: later writes are rejected.
+   */
   readonly signal: AbortSignal
   /** The results that the turn waited for, in call order; empty at its start. A rejected submit_result counts as a result. */
   readonly results: readonly ToolResult[]
   /** Reads the roster entry, profile and tools of the agent, then its context box and output box. Throws when the fence is lost. */
   hydrate(): Promise<Hydrated>
-  /** Writes cards into the output box, and a step row. Throws when the fence is lost. */
-  record(writing: { readonly cards?: readonly NewCard[]; readonly step?: Step }): Promise<void>
+  /** Writes cards into the output box, and a step row, whose usage is charged to the turn's budget. Throws when the fence is lost. */
+  record(writing: { readonly cards?: readonly NewCard[]; readonly step?: Step }): Promise<BudgetLeft | null>
+  /**
+   * Reports the usage of a running call: about once per second the worker reads the step, charges it and stops a turn over its budget.
+   * Call the result before the step is recorded for the last time. Absent in a guest, and if the turn has no budget.
+   */
+  readonly meter?: ((read: () => Step) => () => Promise<void>) | undefined
   /** Reports what the turn is doing; counts as a beat. Throws when the fence is lost. */
   activity(activity: Activity, currentTool?: string): Promise<void>
   /** Reserves the most that a call may use. Throws when the fence is lost. */
@@ -37,7 +45,11 @@ export type TurnAction =
   | { readonly deliver: Delivery['content']; readonly status?: Delivery['status']; readonly error?: string }
   | { readonly suspend: { readonly calls: readonly ToolCall[]; readonly stepId?: string } }
 
-export type AgentFunction = (context: TurnContext) => Promise<TurnAction>
+export interface AgentFunction {
+  (context: TurnContext): Promise<TurnAction>
+  /** Limits for each of its turns, in addition to the limits of the turn. */
+  readonly limits?: Limits
+}
 
 /** What an agent function gets: the task, the results of the tools it waited for, and calls that write under the turn's fence. */
 export interface AgentTurn extends TurnContext {

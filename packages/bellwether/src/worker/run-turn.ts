@@ -3,13 +3,14 @@
  * turn ends: a function that throws fails the turn with its message. A worker that lost the fence stops silently, because another
  * worker owns the turn.
  */
-import { defined, errorMessage } from '@bellwether/base'
+import { aborted, defined, errorMessage, linkAbort } from '@bellwether/base'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
 import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
 import type { Delivery } from '../kernel/verbs/turn/deliver.js'
 import type { ToolResult } from '@bellwether/protocol/http'
 import { retryUntil } from '../ports/retry.js'
-import { FenceLost, type TurnAction, type TurnContext } from './agent.js'
+import { FenceLost, type AgentFunction, type TurnAction, type TurnContext } from './agent.js'
+import { openBudgetWatch, overBudget, type BudgetWatch } from './budget-watch.js'
 import { hydrate } from './hydrate.js'
 import type { Scope, WorkerOptions } from './scope.js'
 import {
@@ -116,14 +117,70 @@ async function act(run: Run, results: readonly ToolResult[]): Promise<TurnAction
     return { deliver: { text }, status: 'failed', error: 'no_executor' }
   }
   try {
-    return await agent(contextOf(run, results))
+    const watch = await watchBudget(run, agent)
+    if (watch === undefined) return await agent(contextOf(run, results))
+    return await withinBudget(run, watch, agent, results)
   } catch (error) {
     if (error instanceof FenceLost || cancellation.requested) throw error
     return failure(error)
   }
 }
 
-function contextOf(run: Run, results: readonly ToolResult[]): TurnContext {
+/** Undefined if neither the turn nor its agent has a limit. */
+async function watchBudget(run: Run, { limits }: AgentFunction): Promise<BudgetWatch | undefined> {
+  const { options, turn } = run
+  if (limits === undefined && turn.payload['budget_id'] === undefined) return undefined
+  const read = async () => {
+    const left = await retried(run, () => options.kernel.limitTurn(turn, limits ?? {}))
+    if (left === 'stale') throw new FenceLost(turn.agentTurnId)
+    return left
+  }
+  const left = await read()
+  if (left === null) return undefined
+  return openBudgetWatch({
+    clock: options.clock,
+    log: options.log,
+    left,
+    read,
+    async record(step) {
+      const recorded = await retried(run, () => options.kernel.record({ ...turn, step }))
+      if (recorded === 'stale') throw new FenceLost(turn.agentTurnId)
+      return recorded.left
+    },
+  })
+}
+
+// Long enough to kill a program and to read the end of its output.
+const stopMs = 10_000
+
+/** Calls the agent. If the budget is exceeded, the turn ends with what the agent returns within the grace period, or without it. */
+async function withinBudget(
+  run: Run,
+  watch: BudgetWatch,
+  agent: AgentFunction,
+  results: readonly ToolResult[],
+): Promise<TurnAction> {
+  const { cancellation, options } = run
+  const link = linkAbort(cancellation.signal, watch.signal)
+  const late = new AbortController()
+  try {
+    if (watch.exceededKeys.length > 0) return overBudget(watch.exceededKeys, undefined)
+    const acting = agent(contextOf(run, results, watch, link.signal))
+    const stopped = aborted(watch.signal).then(() => options.clock.sleep(stopMs, late.signal))
+    const action = (await Promise.race([acting, stopped])) ?? undefined
+    return watch.exceededKeys.length > 0 ? overBudget(watch.exceededKeys, action) : (action ?? (await acting))
+  } catch (error) {
+    // An executor that has no result stops with FenceLost, because its signal aborted.
+    if (watch.exceededKeys.length === 0 || cancellation.requested) throw error
+    return overBudget(watch.exceededKeys, undefined)
+  } finally {
+    late.abort()
+    watch.close()
+    link.release()
+  }
+}
+
+function contextOf(run: Run, results: readonly ToolResult[], watch?: BudgetWatch, signal?: AbortSignal): TurnContext {
   const { options, turn, cancellation } = run
   const { kernel } = options
   const fenced = <T>(verdict: T | 'stale'): T => {
@@ -135,15 +192,18 @@ function contextOf(run: Run, results: readonly ToolResult[]): TurnContext {
   return {
     turn,
     get signal() {
-      return cancellation.signal
+      return signal ?? cancellation.signal
     },
     results,
+    meter: watch?.meter,
     newId: () => kernel.ids.next(),
     hydrate: async () => fenced(await verb(() => hydrate(kernel.db, turn, options.settings.hydrateMaxBytes))),
     async record({ cards, step }) {
       const named = cards?.map((card) => ({ cardId: kernel.ids.next(), ...card }))
       const writing = { ...turn, ...defined({ cards: named, step }) }
-      fenced(await verb(() => kernel.record(writing)))
+      const { left } = fenced(await verb(() => kernel.record(writing)))
+      watch?.see(left)
+      return left
     },
     async activity(activity, currentTool) {
       const beat = { ...turn, activity, ...defined({ currentTool }) }

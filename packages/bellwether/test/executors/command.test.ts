@@ -186,8 +186,8 @@ describe('no process of a command survives', () => {
     const turn = await b.begin({ command: hard, budget: { max_wall_seconds: 1 } })
     await alive(turn, 6)
     const done = await b.ended(turn)
-    expect(done).toMatchObject({ outcome: 'timeout', error: 'budget_wall_time', taskEvents: 1 })
-    expect(done.text).toContain('was stopped because it exceeded its time budget')
+    expect(done).toMatchObject({ outcome: 'failed', error: 'budget_exceeded', taskEvents: 1 })
+    expect(done.text).toContain('was stopped because its turn exceeded the budget')
     expect(carriers(turn)).toEqual([])
   })
 
@@ -198,7 +198,7 @@ describe('no process of a command survives', () => {
     })
     const { group } = (await alive(turn))[0]!
     onTestFinished(() => void (isThere(-group) && process.kill(-group, 'SIGKILL')))
-    expect(await b.ended(turn)).toMatchObject({ outcome: 'timeout', error: 'budget_wall_time' })
+    expect(await b.ended(turn)).toMatchObject({ outcome: 'failed', error: 'budget_exceeded' })
     // What is left of it are the dead, until the first process of the machine buries them.
     await until('nobody is left in its group', async () => !isThere(-group) || undefined)
   })
@@ -209,7 +209,7 @@ describe('no process of a command survives', () => {
     const command = `env -i setsid sh -c 'trap "" TERM; sleep ${mark}; sleep ${mark}' & wait`
     const turn = await b.begin({ command, budget: { max_wall_seconds: 2 } })
     await until('the child sleeps', async () => (sleeping().length >= 3 ? true : undefined))
-    expect(await b.ended(turn)).toMatchObject({ outcome: 'timeout', error: 'budget_wall_time' })
+    expect(await b.ended(turn)).toMatchObject({ outcome: 'failed', error: 'budget_exceeded' })
     expect(sleeping()).toEqual([])
   })
 
@@ -252,14 +252,14 @@ describe('no process of a command survives', () => {
       JSON.stringify({ type: 'assistant', message: { id: `m${id}`, usage: { input_tokens: 400, output_tokens: 100 } } })
     const command = `echo '${line(1)}'; echo '${line(2)}'; echo '${line(3)}'; sleep 1000`
     const done = await b.run({ command, preset: 'claude', budget: { max_tokens: 1_200 } })
-    expect(done).toMatchObject({ outcome: 'failed', error: 'budget_tokens' })
+    expect(done).toMatchObject({ outcome: 'failed', error: 'budget_exceeded' })
     expect(done.steps[0]!.metadata).toMatchObject({ usage: { total_tokens: 1_500 } })
     expect(carriers(done.agent_turn_id!)).toEqual([])
   })
 
-  it("the board's budget, if that is smaller", async () => {
-    const payload = { budget: { max_wall_ms: 300 } }
-    const done = await b.run({ command: 'sleep 1000', budget: { max_wall_seconds: 900 } }, { payload })
-    expect(done).toMatchObject({ outcome: 'timeout', error: 'budget_wall_time' })
+  it("the turn's budget, if that is smaller", async () => {
+    const budget = { wallMs: 300 }
+    const done = await b.run({ command: 'sleep 1000', budget: { max_wall_seconds: 900 } }, { budget })
+    expect(done).toMatchObject({ outcome: 'failed', error: 'budget_exceeded' })
   })
 })

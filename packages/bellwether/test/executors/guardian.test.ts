@@ -229,7 +229,7 @@ describe('a turn whose worker does not beat', () => {
     await until('longer than its budget', async () => systemClock.monotonicMs() - since > 1_500 || undefined)
     expect(carriers(turn)).not.toEqual([])
     await b.worker.beat()
-    expect(await b.ended(turn)).toMatchObject({ outcome: 'timeout', error: 'budget_wall_time' })
+    expect(await b.ended(turn)).toMatchObject({ outcome: 'failed', error: 'budget_exceeded' })
   })
 
   it('continues while beats arrive', async () => {

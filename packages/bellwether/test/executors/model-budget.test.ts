@@ -27,7 +27,12 @@ beforeAll(async () => {
 })
 afterAll(() => b.close())
 
-const usage = (inputTokens: number, outputTokens: number) => ({ inputTokens, outputTokens, cachedTokens: 0 })
+const usage = (inputTokens: number, outputTokens: number, cacheReadTokens = 0, cacheWriteTokens = 0) => ({
+  inputTokens,
+  outputTokens,
+  cacheReadTokens,
+  cacheWriteTokens,
+})
 
 it('reserves the prompt and the longest answer of each call, and charges the real usage', async () => {
   const asked: number[] = []
@@ -124,7 +129,7 @@ it.each([
     { budget: { max_cost_usd: 0.015 }, prices: { input_per_million: 10, output_per_million: 10 } },
     {},
   ],
-  ['what the board gave', {}, { payload: { budget: { max_tokens: 1_500 } } }],
+  ['the budget of the turn', {}, { budget: { tokens: 1_500 } }],
 ])('[H7.5] enforces %s too', async (_what, spec, more) => {
   const model = b.script((_request, turn) => ({
     text: `n${turn}`,
@@ -133,8 +138,9 @@ it.each([
   }))
   const ended = await b.run({ model, max_output_tokens: 500, ...spec }, more)
   expect(ended).toMatchObject({ outcome: 'failed', error: 'budget_exceeded', text: expect.stringContaining('n') })
-  const spent = ended.steps.at(-1)!.metadata['spent'] as { tokens: number }
-  expect(spent.tokens).toBeLessThanOrEqual(1_500)
+  const { tokens_used, exceeded_keys } = await budgetOf(b.t, ended.agent_turn_id!)
+  expect(tokens_used).toBeLessThanOrEqual(1_500)
+  expect(exceeded_keys).toHaveLength(1)
   expect(ended.steps.length).toBeGreaterThan(1)
 })
 

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { ModelRequest } from '../../src/ports/model/model.js'
 import type { Script } from '../../src/ports/model/scripted.js'
 import { promptTokens } from '../../src/ports/model/tokens.js'
+import { budgetOf } from '../support/forks.js'
 import { cardsIn, headOf } from '../support/kernel-rows.js'
 import { flawsIn, openModelSetup, type ModelSetup } from './model-setup.js'
 
@@ -34,7 +35,10 @@ const summarise: Script = (request) => {
 it('[T5.4] compacts into a new box: recent steps stay complete, older ones become a summary, the old box does not change', async () => {
   const asked: ModelRequest[] = []
   const model = b.script(reader(14, asked, summarise))
-  const turn = await b.begin({ model, context_tokens: 3_000, max_output_tokens: 400 })
+  const turn = await b.begin(
+    { model, context_tokens: 3_000, max_output_tokens: 400 },
+    { budget: { tokens: 1_000_000 } },
+  )
   await b.worker.step()
   const ended = await b.ended(turn)
   expect(ended).toMatchObject({ outcome: 'success', text: 'read 14 pages' })
@@ -59,12 +63,12 @@ it('[T5.4] compacts into a new box: recent steps stay complete, older ones becom
     status: 'success',
     metadata: { usage: { total_tokens: expect.any(Number) }, steps_summarised: expect.any(Number) },
   })
-  // The sums go on over compactions.
+  // Every call is charged, also those that summarise.
   const total = ended.steps.reduce(
     (sum, step) => sum + (step.metadata['usage'] as { total_tokens: number }).total_tokens,
     0,
   )
-  expect(ended.steps.at(-1)!.metadata['spent']).toMatchObject({ tokens: total })
+  expect(await budgetOf(b.t, ended.agent_turn_id!)).toMatchObject({ tokens_used: total })
 })
 
 it('[T5.4] lists older steps with the reason if the summary fails, and continues the turn', async () => {

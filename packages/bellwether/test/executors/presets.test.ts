@@ -23,14 +23,18 @@ afterAll(async () => {
 })
 
 const costs: Readonly<Record<string, number>> = { claude: 0.25, aider: 0.25, opencode: 0.25 }
+/** aider does not print which tokens it read from a cache. */
+const cacheReads: Readonly<Record<string, number>> = { claude: 90, codex: 90, gemini: 90, opencode: 92 }
 
 describe.each(presetNames)('a coding agent that looks like %s', (preset) => {
-  it('runs unattended, and its result and usage are parsed', async () => {
+  it('[H7.6] runs unattended, and its result and its usage by kind are parsed', async () => {
     const done = await b.run({ preset, model: 'some/model', instructions: 'Be brief.' })
     expect(done).toMatchObject({ outcome: 'success', taskEvents: 1 })
     expect(done.text).toContain(`${preset} read 41 characters as some/model`)
     const usage = done.steps[0]!.metadata['usage'] as Record<string, number>
-    expect(usage).toMatchObject({ input_tokens: 100, output_tokens: 20, total_tokens: 120 })
+    const cacheRead = cacheReads[preset] ?? 0
+    expect(usage).toMatchObject({ input_tokens: 100 - cacheRead, cache_read_tokens: cacheRead, output_tokens: 20 })
+    expect(usage['total_tokens']).toBe(120)
     expect(usage['cost_usd']).toBe(costs[preset])
   })
 

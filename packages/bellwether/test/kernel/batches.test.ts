@@ -421,7 +421,7 @@ it('[T1.2] [T5.1] a child that names its parent, or its parent’s box, writes n
   expect(await t.kernel.record({ ...asParent, cards })).toBe('stale')
   expect(await t.kernel.record({ ...child!, agentId: 'p-boss', cards })).toBe('stale')
   const asked = { ...child!, outputBoxId: box, cards }
-  expect(await t.kernel.record(asked)).toBe('recorded')
+  expect(await t.kernel.record(asked)).toEqual({ left: null })
   expect(await cardCount()).toBe(before)
   expect((await t.kernel.readBoxes([child!.outputBoxId])).at(-1)?.content).toEqual({ text: 'mine now' })
   const fence = { agentTurnId: child!.agentTurnId, turnEpoch: child!.turnEpoch }

@@ -51,6 +51,8 @@ export interface Budget {
   readonly tokens_used: number
   readonly tokens_reserved: number
   readonly tokens_escrowed: number
+  readonly cost_micros_used: number
+  readonly exceeded_keys: readonly string[]
   readonly closed_at: Date | null
 }
 

@@ -1,4 +1,5 @@
 /** Reads the state of one budget. */
+import type { BudgetKey } from '@bellwether/protocol'
 import type { Queryable } from '../../ports/database/database.js'
 
 export interface BudgetRow {
@@ -12,8 +13,12 @@ export interface BudgetRow {
   readonly tokens_reserved: number
   readonly tokens_escrowed: number
   readonly cost_micros_used: number
+  readonly output_tokens_used: number
+  readonly cache_read_tokens_used: number
+  readonly cache_write_tokens_used: number
   readonly wall_ms_used: number
   readonly open_children: number
+  readonly exceeded_keys: readonly BudgetKey[]
   readonly ended_at: Date | null
   readonly closed_at: Date | null
 }

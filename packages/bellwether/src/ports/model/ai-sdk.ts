@@ -164,7 +164,8 @@ function usageOf({ inputTokens, outputTokens }: Finish['usage']): TokenUsage | u
   return {
     inputTokens: tokenCount(inputTokens.total),
     outputTokens: tokenCount(outputTokens.total),
-    cachedTokens: tokenCount(inputTokens.cacheRead),
+    cacheReadTokens: tokenCount(inputTokens.cacheRead),
+    cacheWriteTokens: tokenCount(inputTokens.cacheWrite),
   }
 }
 

@@ -50,7 +50,9 @@ export interface TokenUsage {
   /** All input tokens, cached ones included. */
   readonly inputTokens: number
   readonly outputTokens: number
-  readonly cachedTokens: number
+  /** Parts of the input: read from the provider's cache, and written to it. */
+  readonly cacheReadTokens: number
+  readonly cacheWriteTokens: number
 }
 
 export type FinishReason = 'stop' | 'length' | 'content_filter' | 'tool_calls'

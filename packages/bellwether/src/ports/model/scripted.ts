@@ -52,7 +52,8 @@ function* partsOf(request: ModelRequest, answer: ScriptedAnswer): Iterable<Model
   const usage = answer.usage ?? {
     inputTokens: promptTokens(request),
     outputTokens: Math.min(written, request.maxOutputTokens),
-    cachedTokens: 0,
+    cacheReadTokens: 0,
+    cacheWriteTokens: 0,
   }
   yield {
     kind: 'finish',

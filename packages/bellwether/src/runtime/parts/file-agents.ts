@@ -18,6 +18,7 @@ import { openCommandExecutor, type CommandExecutorOptions } from '../../worker/e
 import type { ModelExecutor } from '../../worker/executors/model/executor.js'
 import { personAgent } from '../../worker/executors/person/person.js'
 import type { AgentFunction } from '../../worker/agent.js'
+import { withLimits } from '../../worker/budget-watch.js'
 import type { IsolationOptions } from '../../worker/isolation/isolation.js'
 import type { AgentSettings } from '../../worker/roster/agent-file.js'
 import { openAgentFolder } from '../../worker/roster/folder.js'
@@ -91,14 +92,19 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
     if (executor === 'function') {
       const { module: file, isolation, memory_max_mb: memoryMaxMb } = agent
       const stated = defined({ isolation, memoryMaxMb })
-      if (file === undefined) return options.functionNamed(name, stated)
-      const module = pathToFileURL(resolve(root, file)).href
-      return options.isolated.of({ module, name, takesInstruction: true, ...stated }, 'thread')
+      const module = file === undefined ? undefined : pathToFileURL(resolve(root, file)).href
+      const agentFunction =
+        module === undefined
+          ? options.functionNamed(name, stated)
+          : options.isolated.of({ module, name, takesInstruction: true, ...stated }, 'thread')
+      return agentFunction && withLimits(agentFunction, agent.budget)
     }
     if (executor === 'command') return commands.agent({ ...agent, instructions })
-    if (executor === 'person') return personAgent({ ...agent, instructions })
+    if (executor === 'person') return withLimits(personAgent({ ...agent, instructions }), agent.budget)
     if (executor !== 'model' || model === undefined) return undefined
-    return async (turn) => (await (models ??= openModelExecutors())).agent({ ...agent, model, instructions })(turn)
+    const opened: AgentFunction = async (turn) =>
+      (await (models ??= openModelExecutors())).agent({ ...agent, model, instructions })(turn)
+    return withLimits(opened, agent.budget)
   }
 
   // The providers' libraries are large, so the first turn that needs a model loads them.

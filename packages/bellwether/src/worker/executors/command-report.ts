@@ -2,6 +2,7 @@
  * Turns the run of a command into the ending of its turn: the outcome, and a deliverable that explains it. Pure. Only the exit, the
  * declared format and the reason for an early stop decide the outcome, whatever else the program prints.
  */
+import { budgetExceeded } from '@bellwether/protocol'
 import type { FieldSpec } from '../../kernel/verbs/cards.js'
 import { fieldsByName } from '../submit-result.js'
 import type { CommandRun, StopReason } from './command-run.js'
@@ -15,8 +16,8 @@ const tailMaxChars = 4_000
 export function reportOf(run: CommandRun, command: readonly string[], wanted: readonly FieldSpec[]): Delivered {
   const failure = failureOf(run)
   if (failure !== undefined) {
-    const { status = 'failed', error, sentence } = failure
-    return { deliver: { text: failureReport(sentence, run, command) }, status, error }
+    const { error, sentence } = failure
+    return { deliver: { text: failureReport(sentence, run, command) }, status: 'failed', error }
   }
   const { text, fields } = run.output
   if (fields !== undefined) return { deliver: { fields } }
@@ -27,18 +28,12 @@ export function reportOf(run: CommandRun, command: readonly string[], wanted: re
 }
 
 interface Failure {
-  readonly status?: 'failed' | 'timeout'
   readonly error: string
   readonly sentence: string
 }
 
 const stops: Readonly<Record<Exclude<StopReason, 'canceled' | 'expired'>, Failure>> = {
-  wall_time: {
-    status: 'timeout',
-    error: 'budget_wall_time',
-    sentence: 'was stopped because it exceeded its time budget',
-  },
-  tokens: { error: 'budget_tokens', sentence: 'was stopped because it exceeded its token budget' },
+  budget: { error: budgetExceeded, sentence: 'was stopped because its turn exceeded the budget' },
   guardian_lost: {
     error: 'guardian_lost',
     sentence: 'was stopped because its guardian died and could not be replaced',

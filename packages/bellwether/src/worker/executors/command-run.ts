@@ -4,6 +4,7 @@
  */
 import { StringDecoder } from 'node:string_decoder'
 import { defined, onAbort, type Clock } from '@bellwether/base'
+import { budgetExceeded } from '@bellwether/protocol'
 import { keepTail, splitLines } from '../../ports/processes/capture.js'
 import { leaveCgroup } from '../../ports/processes/cgroup.js'
 import { killTree } from '../../ports/processes/kill-tree.js'
@@ -12,7 +13,7 @@ import type { Exit } from '../../ports/processes/contain.js'
 import { launch } from '../../ports/processes/run.js'
 import { formats, type FormatName, type ParsedOutput } from './formats.js'
 
-export type StopReason = 'canceled' | 'wall_time' | 'tokens' | 'expired' | 'guardian_lost'
+export type StopReason = 'canceled' | 'budget' | 'expired' | 'guardian_lost'
 
 export interface CommandRun {
   readonly exit: Exit
@@ -41,8 +42,8 @@ export interface CommandRunOptions {
   readonly watch: Watch
   readonly signal: AbortSignal
   readonly graceMs: number
-  readonly maxWallMs?: number | undefined
-  readonly maxTokens?: number | undefined
+  /** Called when the program has printed a new usage. */
+  readonly onUsage: (output: ParsedOutput) => void
   readonly onChunk?: ((stream: 'stdout' | 'stderr', text: string) => void) | undefined
 }
 
@@ -52,13 +53,8 @@ const jsonMaxBytes = 1_048_576
 const stderrMaxBytes = 16_384
 // How long to wait for the output pipes to close after the last process has ended.
 const drainMs = 2_000
-// The shortest pause between two checks: while a command is frozen, its remaining time may stay close to zero.
-const wallCheckMs = 50
-// Node fires a longer timer at once; the turn's deadline ends a run that takes this long.
-const timerMaxMs = 2_147_483_647
-
 export async function runCommand(options: CommandRunOptions): Promise<CommandRun> {
-  const { clock, token, watch, signal, graceMs, maxWallMs, maxTokens } = options
+  const { clock, token, watch, signal, graceMs } = options
   const parser = formats[options.format]()
   const stdout = keepTail(parser.line === undefined && options.format !== 'text' ? jsonMaxBytes : stdoutMaxBytes)
   const stderr = keepTail(stderrMaxBytes)
@@ -73,8 +69,9 @@ export async function runCommand(options: CommandRunOptions): Promise<CommandRun
   }
 
   const lines = splitLines(jsonMaxBytes, (line) => {
+    const before = parser.output.usage
     parser.line?.(line)
-    if (maxTokens !== undefined && (parser.output.usage?.total_tokens ?? 0) > maxTokens) stop('tokens')
+    if (parser.output.usage !== before) options.onUsage(parser.output)
   })
   const decoders = { stdout: new StringDecoder('utf8'), stderr: new StringDecoder('utf8') }
   const startedMs = clock.monotonicMs()
@@ -96,19 +93,9 @@ export async function runCommand(options: CommandRunOptions): Promise<CommandRun
   if (run.pid !== undefined) watch.root(run.pid)
 
   const releases = [
-    onAbort(signal, () => stop('canceled')),
+    onAbort(signal, () => stop(signal.reason === budgetExceeded ? 'budget' : 'canceled')),
     onAbort(watch.lost, () => stop(watch.lost.reason === 'guardian_lost' ? 'guardian_lost' : 'expired')),
   ]
-  if (maxWallMs !== undefined) void limitWallTime(maxWallMs)
-
-  /** The time in which the command was frozen does not count. */
-  async function limitWallTime(maxMs: number): Promise<void> {
-    for (let leftMs = maxMs; leftMs > 0 && !over.signal.aborted;) {
-      await clock.sleep(Math.min(Math.max(leftMs, wallCheckMs), timerMaxMs), over.signal)
-      leftMs = maxMs + watch.frozenMs() - (clock.monotonicMs() - startedMs)
-    }
-    stop('wall_time')
-  }
 
   const ended = await Promise.race([run.exit, stopRequested])
   over.abort()

@@ -5,7 +5,9 @@
  */
 import { defined, type Clock, type Log } from '@bellwether/base'
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
+import { TURN } from '../../kernel/turn.js'
 import type { Fence } from '../../kernel/verdict.js'
+import type { Step } from '../../kernel/verbs/turn/record.js'
 import { commandEnvironment } from '../../ports/processes/environment.js'
 import { folderInside } from '../../ports/processes/folder.js'
 import type { Guardian, Watch } from '../../ports/processes/guardian.js'
@@ -13,22 +15,21 @@ import type { Self } from '../../ports/processes/proc.js'
 import { sweepOlder, sweepOrphans } from '../../ports/processes/sweep.js'
 import { writeToken } from '../../ports/processes/token.js'
 import { FenceLost, type AgentFunction, type TurnContext } from '../agent.js'
+import { withLimits, type BudgetSettings } from '../budget-watch.js'
 import { wantedFields } from '../submit-result.js'
 import { reportOf } from './command-report.js'
 import { runCommand, type CommandRun } from './command-run.js'
 import { storedResult, resultCard, resultMark, type Delivered } from './stored-result.js'
 import { commandLine, type Recipe } from './presets.js'
-import { payloadBudget } from './model/spec.js'
 import { renderPrompt } from './prompt.js'
+import type { Usage } from './usage.js'
 
 export interface CommandSpec extends Recipe {
   readonly instructions: string
   readonly cwd?: string | undefined
   /** Names of the environment variables that the program may see. */
   readonly env?: readonly string[] | undefined
-  readonly budget?:
-    | { readonly max_tokens?: number | undefined; readonly max_wall_seconds?: number | undefined }
-    | undefined
+  readonly budget?: BudgetSettings | undefined
   /** What happens to a turn whose worker was lost while the command ran. Default: run it again, with a note in the prompt. */
   readonly on_takeover?: 'rerun' | 'fail' | undefined
 }
@@ -94,6 +95,8 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
     const watch = await watchTurn(context, name, token)
     watches.set(keyOf(turn), watch)
     guarded.add(keyOf(turn))
+    const stepId = context.newId()
+    let usage: Usage | undefined
     let ended: CommandRun | undefined
     try {
       // Processes of an older epoch of this agent must not work on the same files any more.
@@ -103,6 +106,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
         await context.activity('executing_tool', name.slice(0, 100))
       }
       if (context.signal.aborted) throw new FenceLost(turn.agentTurnId)
+      const stop = context.meter?.(() => runningStep(stepId, usage, watch.frozenMs()))
       ended = await runCommand({
         clock,
         command,
@@ -115,10 +119,10 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
         watch,
         signal: context.signal,
         graceMs,
-        maxWallMs: least(seconds(spec.budget?.max_wall_seconds), payloadBudget(turn, 'max_wall_ms')),
-        maxTokens: least(spec.budget?.max_tokens, payloadBudget(turn, 'max_tokens')),
+        onUsage: (output) => void (usage = output.usage),
         onChunk: chunks(turn),
       })
+      await stop?.()
     } finally {
       watches.delete(keyOf(turn))
       if (ended === undefined || ended.survivors.length === 0) watch.release()
@@ -130,7 +134,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
     }
     // The turn is not failed: its next worker runs it again, or ends it, as `on_takeover` says.
     if (ended.stopped === 'canceled' || ended.stopped === 'expired') throw new FenceLost(turn.agentTurnId)
-    return stored(context, ended, reportOf(ended, command, wanted))
+    return stored(context, stepId, ended, reportOf(ended, command, wanted))
   }
 
   async function watchTurn(context: TurnContext, name: string, token: string): Promise<Watch> {
@@ -155,21 +159,24 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
   }
 
   return {
-    agent: (spec) => async (context) => {
-      try {
-        return await run(context, spec)
-      } catch (error) {
-        // A command that cannot be run ends the turn with the error's own code; any other error is a fault of this worker.
-        if (!(error instanceof Terminal) && !(error instanceof Retryable)) throw error
-        const hint = error.hint === undefined ? '' : ` (${error.hint})`
-        return {
-          deliver: { text: `The command was not run: ${error.message}${hint}.` },
-          status: 'failed',
-          error: error.code,
+    agent(spec) {
+      const agent: AgentFunction = async (context) => {
+        try {
+          return await run(context, spec)
+        } catch (error) {
+          // A command that cannot be run ends the turn with the error's own code; any other error is a fault of this worker.
+          if (!(error instanceof Terminal) && !(error instanceof Retryable)) throw error
+          const hint = error.hint === undefined ? '' : ` (${error.hint})`
+          return {
+            deliver: { text: `The command was not run: ${error.message}${hint}.` },
+            status: 'failed',
+            error: error.code,
+          }
+        } finally {
+          guarded.delete(keyOf(context.turn))
         }
-      } finally {
-        guarded.delete(keyOf(context.turn))
       }
+      return withLimits(agent, spec.budget)
     },
     renew: (turn, askedMs) => watches.get(keyOf(turn))?.renew(askedMs),
     guards: (turn) => guarded.has(keyOf(turn)),
@@ -178,15 +185,15 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
 }
 
 /** Stores the result before it is delivered. A result that cannot be stored (binary, too large) fails the turn. */
-async function stored(context: TurnContext, run: CommandRun, action: Delivered): Promise<Delivered> {
+async function stored(context: TurnContext, stepId: string, run: CommandRun, action: Delivered): Promise<Delivered> {
   try {
-    await context.record({ cards: [resultCard(action, context.turn)], step: stepOf(context, run, action) })
+    await context.record({ cards: [resultCard(action, context.turn)], step: stepOf(stepId, run, action) })
     return action
   } catch (error) {
     if (!(error instanceof InvalidInput)) throw error
     const text = `The command ended, but its result cannot be stored: ${error.message}.`
     const failed: Delivered = { deliver: { text }, status: 'failed', error: error.code }
-    await context.record({ step: stepOf(context, run, failed) })
+    await context.record({ step: stepOf(stepId, run, failed) })
     return failed
   }
 }
@@ -204,9 +211,16 @@ function fenceOf({ projectId, agentId, agentTurnId, turnEpoch }: Fence): Fence {
   return { projectId, agentId, agentTurnId, turnEpoch }
 }
 
-function stepOf(context: TurnContext, run: CommandRun, { error }: Delivered) {
+const runningStep = (stepId: string, usage: Usage | undefined, frozenMs: number): Step => ({
+  stepId,
+  phase: 'command',
+  status: TURN.start.to,
+  metadata: defined({ usage, frozen_ms: frozenMs > 0 ? Math.round(frozenMs) : undefined }),
+})
+
+function stepOf(stepId: string, run: CommandRun, { error }: Delivered): Step {
   return {
-    stepId: context.newId(),
+    stepId,
     phase: 'command',
     status: error === undefined ? 'success' : 'failed',
     ...defined({ error }),
@@ -218,12 +232,4 @@ function stepOf(context: TurnContext, run: CommandRun, { error }: Delivered) {
       stderr_bytes: run.stderrBytes,
     },
   }
-}
-
-const seconds = (value: number | undefined) => (value === undefined ? undefined : value * 1_000)
-
-/** The smaller of two limits. Undefined if neither is set. */
-function least(limit: number = Infinity, other: number): number | undefined {
-  const smaller = Math.min(limit, other)
-  return smaller === Infinity ? undefined : smaller
 }

@@ -51,7 +51,7 @@ describe('output formats', () => {
   it('read invalid token counts as 0', () => {
     const parser = formats.codex()
     parser.line!('{"type":"turn.completed","usage":{"input_tokens":-5,"output_tokens":1e400}}')
-    expect(parser.output.usage).toEqual({ input_tokens: 0, output_tokens: 0, total_tokens: 0 })
+    expect(parser.output.usage).toMatchObject({ input_tokens: 0, output_tokens: 0, total_tokens: 0 })
   })
 
   it('find the JSON object at the end: the complete output, one line, or several lines', () => {

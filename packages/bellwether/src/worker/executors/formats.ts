@@ -67,7 +67,7 @@ function claude(): OutputParser {
         open.delete(oldest[0])
         closed = add(closed, oldest[1])
       }
-      output.usage = [...open.values()].reduce<Usage>((sum, one) => add(sum, one), closed ?? usageOf(0, 0))
+      output.usage = [...open.values()].reduce<Usage>((sum, one) => add(sum, one), closed ?? usageOf({}))
     } else if (event['type'] === 'result') {
       output.usage = claudeUsage(objectOf(event['usage']), event['total_cost_usd'])
       const result = textIn(event['result'])
@@ -79,9 +79,19 @@ function claude(): OutputParser {
 }
 
 function claudeUsage(usage: Json, cost?: unknown): Usage {
-  const input =
-    count(usage['input_tokens']) + count(usage['cache_creation_input_tokens']) + count(usage['cache_read_input_tokens'])
-  return usageOf(input, count(usage['output_tokens']), cost)
+  const kinds = {
+    input: count(usage['input_tokens']),
+    output: count(usage['output_tokens']),
+    cacheRead: count(usage['cache_read_input_tokens']),
+    cacheWrite: count(usage['cache_creation_input_tokens']),
+  }
+  return usageOf(kinds, cost)
+}
+
+/** Input that includes the tokens read from a cache, as two kinds. */
+function inputParts(all: unknown, cached: unknown): { readonly input: number; readonly cacheRead: number } {
+  const cacheRead = Math.min(count(cached), count(all))
+  return { input: count(all) - cacheRead, cacheRead }
 }
 
 /** `codex exec --json`: the last agent message is the result. */
@@ -92,7 +102,8 @@ function codex(): OutputParser {
       set(output, 'text', textIn(item['text']))
     else if (event['type'] === 'turn.completed') {
       const usage = objectOf(event['usage'])
-      output.usage = add(output.usage, usageOf(count(usage['input_tokens']), count(usage['output_tokens'])))
+      const kinds = inputParts(usage['input_tokens'], usage['cached_input_tokens'])
+      output.usage = add(output.usage, usageOf({ ...kinds, output: count(usage['output_tokens']) }))
     } else if (event['type'] === 'turn.failed') {
       output.failure = textIn(objectOf(event['error'])['message']) ?? 'the turn failed'
     }
@@ -113,9 +124,13 @@ function opencode(): OutputParser {
       case 'step_finish': {
         const tokens = objectOf(part['tokens'])
         const cache = objectOf(tokens['cache'])
-        const input = count(tokens['input']) + count(cache['read']) + count(cache['write'])
-        const generated = count(tokens['output']) + count(tokens['reasoning'])
-        output.usage = add(output.usage, usageOf(input, generated, part['cost']))
+        const kinds = {
+          input: count(tokens['input']),
+          output: count(tokens['output']) + count(tokens['reasoning']),
+          cacheRead: count(cache['read']),
+          cacheWrite: count(cache['write']),
+        }
+        output.usage = add(output.usage, usageOf(kinds, part['cost']))
         break
       }
       case 'error': {
@@ -153,8 +168,9 @@ function gemini(): OutputParser {
   return objectAtEnd((object, output) => {
     for (const model of Object.values(objectOf(objectOf(object['stats'])['models']))) {
       const tokens = objectOf(objectOf(model)['tokens'])
-      const input = count(tokens['prompt']) + count(tokens['tool'])
-      output.usage = add(output.usage, usageOf(input, count(tokens['candidates']) + count(tokens['thoughts'])))
+      const { input, cacheRead } = inputParts(tokens['prompt'], tokens['cached'])
+      const generated = count(tokens['candidates']) + count(tokens['thoughts'])
+      output.usage = add(output.usage, usageOf({ input: input + count(tokens['tool']), output: generated, cacheRead }))
     }
     set(output, 'text', textIn(object['response']))
     set(output, 'failure', errorIn(object))
@@ -174,7 +190,10 @@ function aider(): OutputParser {
       if (tokens !== null) {
         const [, sent = '', sentUnit = '', received = '', receivedUnit = ''] = tokens
         const cost = costLine.exec(text)?.[1]
-        const sum = add(output.usage, usageOf(thousands(sent, sentUnit), thousands(received, receivedUnit)))
+        const sum = add(
+          output.usage,
+          usageOf({ input: thousands(sent, sentUnit), output: thousands(received, receivedUnit) }),
+        )
         // The session's cost is already a total.
         output.usage = cost === undefined ? sum : { ...sum, cost_usd: Number(cost) }
       }
@@ -194,7 +213,13 @@ function json(): OutputParser {
   return objectAtEnd((object, output) => {
     if (object['usage'] !== undefined) {
       const usage = objectOf(object['usage'])
-      const reported = usageOf(count(usage['input_tokens']), count(usage['output_tokens']), usage['cost_usd'])
+      const kinds = {
+        input: count(usage['input_tokens']),
+        output: count(usage['output_tokens']),
+        cacheRead: count(usage['cache_read_tokens']),
+        cacheWrite: count(usage['cache_write_tokens']),
+      }
+      const reported = usageOf(kinds, usage['cost_usd'])
       output.usage = { ...reported, total_tokens: Math.max(reported.total_tokens, count(usage['total_tokens'])) }
     }
     set(output, 'text', textIn(object['text']))

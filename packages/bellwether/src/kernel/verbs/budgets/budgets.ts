@@ -1,27 +1,30 @@
 /**
- * Budgets (hazard 18): reserve before a call, commit what it used, release the rest. Reserved, escrowed and used amounts together never
- * exceed a limit, unless an answer is larger than its reservation. Every ending settles the open reservations in its own transaction.
- * A turn without a budget is `unlimited`.
+ * Budgets (hazard 18): reserve before a call, commit what it used, release the rest; or record steps with their usage. Reserved,
+ * escrowed and used amounts together never exceed a limit, unless a call uses more than it reserved. Every ending settles the open
+ * reservations in its own transaction. A turn without a budget is `unlimited`.
  */
-import { InvalidInput, token } from '@bellwether/protocol'
+import { InvalidInput, token, type BudgetKey } from '@bellwether/protocol'
 import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
 import { plainText } from '../../content.js'
-import { call, callWith, type Fence, type Verdict } from '../../verdict.js'
+import { callWith, type Fence, type Verdict } from '../../verdict.js'
 
 /** The most that may be spent; an absent limit does not apply. */
 export interface Limits {
+  /** Fresh tokens: input, output and cache writes. Cache reads do not count. */
   readonly tokens?: number
   readonly costMicros?: number
-  /** From the start of the turn to its end; for a purse, the sum over its turns. */
+  /** Working time: from the start of the turn to its end, without waits for people; for a purse, the sum over its turns. */
   readonly wallMs?: number
 }
 
 /** A budget that outlives turns, for example one for all runs of a task. */
 export interface Purse extends Limits {
   readonly projectId: string
-  /** The caller's id for the purse: opening it again changes nothing. */
+  /** The caller's id for the purse: opening it again sets its limits. */
   readonly budgetId: string
+  /** What was used before this purse existed. Ignored if it exists. */
+  readonly used?: Limits
 }
 
 export interface TurnBudget extends Limits {
@@ -34,6 +37,8 @@ export interface BudgetLeft {
   readonly tokens: number | null
   readonly costMicros: number | null
   readonly wallMs: number | null
+  /** The limits that are exceeded: if there are any, the turn must end with budget_exceeded. */
+  readonly exceededKeys: readonly BudgetKey[]
 }
 
 export interface Ask {
@@ -52,8 +57,14 @@ export type Reserved = {
 
 export interface Used {
   readonly reservationId: string
+  /** Fresh tokens: input, output and cache writes. */
   readonly tokens: number
   readonly costMicros?: number
+  /** Parts of `tokens`; the rest is input. */
+  readonly outputTokens?: number
+  readonly cacheWriteTokens?: number
+  /** Not part of `tokens`. */
+  readonly cacheReadTokens?: number
 }
 
 export type Committed = {
@@ -82,12 +93,25 @@ export function limitRow(limits: Limits): Record<string, number | undefined> {
 }
 
 export async function openPurse(db: Queryable, purse: Purse): Promise<void> {
-  const row = {
-    budget_id: plainText(purse.budgetId, 'budget_id'),
-    project_id: token(purse.projectId, 'project'),
-    ...limitRow(purse),
-  }
-  await call<Verdict<'opened' | 'unknown_budget'>>(db, 'open_budgets', [row])
+  const { token_limit: tokens, cost_micros_limit: cost, wall_ms_limit: wall } = limitRow(purse)
+  const used = limitRow(purse.used ?? {})
+  const [verdict] = await callWith<Verdict<'opened'>>(
+    db,
+    'open_purse',
+    token(purse.projectId, 'project'),
+    plainText(purse.budgetId, 'budget_id'),
+    tokens ?? null,
+    cost ?? null,
+    wall ?? null,
+    used['token_limit'] ?? null,
+    used['cost_micros_limit'] ?? null,
+    used['wall_ms_limit'] ?? null,
+  )
+  if (verdict === undefined)
+    throw new InvalidInput(`Cannot open the purse "${purse.budgetId}": another project or a turn uses this id`, {
+      code: 'duplicate_budget',
+      hint: 'choose another budget_id',
+    })
 }
 
 /** The budget of one turn, in the form that enqueue takes. */
@@ -100,61 +124,86 @@ type BudgetDetail = {
   readonly tokens: number | null
   readonly cost_micros: number | null
   readonly wall_ms: number | null
-  readonly exceeded: boolean
+  readonly exceeded_keys: readonly BudgetKey[]
 } | null
 
-interface Amounts {
-  readonly tokens: number | null
-  readonly costMicros: number | null
-}
+type BudgetVerdict<What extends string> = Verdict<What, BudgetDetail>
 
-async function callBudget<What extends string>(
+async function callFenced<What extends string>(
   db: Queryable,
-  verb: 'reserve' | 'commit_usage',
+  verb: 'reserve' | 'commit_usage' | 'limit_turn',
   fence: Fence,
-  reservationId: string,
-  { tokens, costMicros }: Amounts,
-): Promise<Verdict<What, BudgetDetail>> {
+  ...rest: readonly unknown[]
+): Promise<BudgetVerdict<What>> {
   const { projectId, agentId, agentTurnId, turnEpoch } = fence
-  const id = plainText(reservationId, 'reservation_id')
-  const [verdict] = await callWith<Verdict<What, BudgetDetail>>(
-    db,
-    verb,
-    projectId,
-    agentId,
-    agentTurnId,
-    turnEpoch,
-    id,
-    tokens,
-    costMicros,
-  )
+  const [verdict] = await callWith<BudgetVerdict<What>>(db, verb, projectId, agentId, agentTurnId, turnEpoch, ...rest)
   if (verdict === undefined) throw new Error(`state.${verb} returned no verdict`)
   return verdict
 }
 
-const amountsOf = ({ tokens, costMicros = 0 }: Ask | Used): Amounts => ({
-  tokens: amount(tokens, 'tokens'),
-  costMicros: amount(costMicros, 'cost_micros'),
-})
-
-const leftOf = (detail: BudgetDetail): BudgetLeft | null =>
-  detail && { tokens: detail.tokens, costMicros: detail.cost_micros, wallMs: detail.wall_ms }
+export const leftOf = (detail: BudgetDetail): BudgetLeft | null =>
+  detail && {
+    tokens: detail.tokens,
+    costMicros: detail.cost_micros,
+    wallMs: detail.wall_ms,
+    exceededKeys: detail.exceeded_keys,
+  }
 
 export async function reserve(db: Queryable, fence: Fence, ask: Ask): Promise<Reserved> {
-  const { what, detail } = await callBudget<Reserved['what']>(db, 'reserve', fence, ask.reservationId, amountsOf(ask))
+  const { what, detail } = await callFenced<Reserved['what']>(
+    db,
+    'reserve',
+    fence,
+    plainText(ask.reservationId, 'reservation_id'),
+    amount(ask.tokens, 'tokens'),
+    amount(ask.costMicros ?? 0, 'cost_micros'),
+  )
   return { what, left: leftOf(detail) }
 }
 
 export async function commitUsage(db: Queryable, fence: Fence, used: Used): Promise<Committed> {
-  return settle(db, fence, used.reservationId, amountsOf(used))
+  const { reservationId, tokens, costMicros = 0, outputTokens = 0, cacheReadTokens = 0, cacheWriteTokens = 0 } = used
+  return settle(db, fence, reservationId, [
+    amount(tokens, 'tokens'),
+    amount(costMicros, 'cost_micros'),
+    amount(outputTokens, 'output_tokens'),
+    amount(cacheReadTokens, 'cache_read_tokens'),
+    amount(cacheWriteTokens, 'cache_write_tokens'),
+  ])
 }
 
 /** Releases a reservation whose call was not made, or cost nothing. */
 export async function releaseUsage(db: Queryable, fence: Fence, reservationId: string): Promise<Committed> {
-  return settle(db, fence, reservationId, { tokens: null, costMicros: null })
+  return settle(db, fence, reservationId, [null, null, null, null, null])
 }
 
-async function settle(db: Queryable, fence: Fence, reservationId: string, amounts: Amounts): Promise<Committed> {
-  const { what, detail } = await callBudget<Committed['what']>(db, 'commit_usage', fence, reservationId, amounts)
-  return { what, left: leftOf(detail), exceeded: detail?.exceeded === true }
+async function settle(
+  db: Queryable,
+  fence: Fence,
+  reservationId: string,
+  amounts: readonly (number | null)[],
+): Promise<Committed> {
+  const id = plainText(reservationId, 'reservation_id')
+  const { what, detail } = await callFenced<Committed['what']>(db, 'commit_usage', fence, id, ...amounts)
+  return { what, left: leftOf(detail), exceeded: (detail?.exceeded_keys.length ?? 0) > 0 }
+}
+
+/** Applies the limits of the agent to a running turn; it never raises a limit. Returns what is left; null without a budget. */
+export async function limitTurn(
+  db: Queryable,
+  ids: Ids,
+  fence: Fence,
+  limits: Limits,
+): Promise<BudgetLeft | null | 'stale'> {
+  const { token_limit: tokens, cost_micros_limit: cost, wall_ms_limit: wall } = limitRow(limits)
+  const { what, detail } = await callFenced<'limited' | 'stale'>(
+    db,
+    'limit_turn',
+    fence,
+    ids.next(),
+    tokens ?? null,
+    cost ?? null,
+    wall ?? null,
+  )
+  return what === 'stale' ? what : leftOf(detail)
 }

@@ -1,4 +1,4 @@
--- Opens purses and the budgets of turns. A budget with a parent is a slice: its limit is taken from the parent at once
+-- Opens the budgets of turns. A budget with a parent is a slice: its limit is taken from the parent at once
 -- (escrow) and returns when the slice closes. If the parent is limited and the slice has no limit of its own, it gets
 -- an equal share of what is left; such a slice is soft and may take more later. Wall time is not divided: children run
 -- in parallel, and none may outlast what its parent has left.
@@ -27,8 +27,8 @@ begin
   end if;
   v_now := state.now();
   if v_parent.wall_ms_limit is not null then
-    v_wall_left := greatest(0, v_parent.wall_ms_limit - v_parent.wall_ms_used - coalesce((
-      select extract(epoch from v_now - i.started_at) * 1000 from state.turn_row(v_parent.agent_turn_id) i), 0));
+    v_wall_left := greatest(0, v_parent.wall_ms_limit - v_parent.wall_ms_used
+      - coalesce(state.working_ms(v_parent.agent_turn_id), 0));
   end if;
 
   return query

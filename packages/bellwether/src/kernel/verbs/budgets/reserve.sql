@@ -10,7 +10,7 @@ declare
   v_now timestamptz;
   v_what text;
   v_budget state.budgets;
-  v_started_at timestamptz;
+  v_short text[];
 begin
   perform from state.agent_state_head h
   where h.project_id = p_project_id and h.agent_id = p_agent_id and h.active_agent_turn_id = p_agent_turn_id
@@ -34,9 +34,8 @@ begin
       where r.reservation_id = p_reservation_id and r.agent_turn_id = p_agent_turn_id
       and r.turn_epoch = p_turn_epoch and r.status = 'open') then 'already' else 'stale' end;
   else
-    select i.started_at into v_started_at from state.turn_row(p_agent_turn_id) i;
-    if v_now - v_started_at > make_interval(secs => v_budget.wall_ms_limit / 1000.0) then
-      v_what := 'exceeded';
+    if 'wall_ms' = any (state.exceeded_keys(v_budget)) then
+      v_short := '{wall_ms}';
     elsif state.set_aside(v_budget.budget_id, p_tokens, p_cost_micros, false) then
       insert into state.reservations (reservation_id, budget_id, agent_turn_id, turn_epoch, tokens, cost_micros, status,
         created_at)
@@ -44,8 +43,16 @@ begin
         v_now);
       v_what := 'reserved';
     else
-      v_what := 'exceeded';
+      v_short := array_remove(array[
+        case when p_tokens > v_budget.token_limit - v_budget.tokens_used - v_budget.tokens_reserved
+          - v_budget.tokens_escrowed then 'tokens' end,
+        case when p_cost_micros > v_budget.cost_micros_limit - v_budget.cost_micros_used
+          - v_budget.cost_micros_reserved - v_budget.cost_micros_escrowed then 'cost_micros' end], null);
     end if;
+    v_what := coalesce(v_what, 'exceeded');
+    -- The last refusal names the limits; a reservation after it (a smaller call) clears them.
+    update state.budgets b set exceeded_keys = coalesce(v_short, '{}')
+    where b.budget_id = v_budget.budget_id and b.exceeded_keys is distinct from coalesce(v_short, '{}');
   end if;
   return query select v_what, p_project_id, p_agent_id, p_agent_turn_id, p_turn_epoch, null::text, null::text,
     null::text, state.budget_left(p_agent_turn_id);
@@ -81,14 +88,3 @@ begin
   where b.budget_id = p_budget_id;
   return true;
 end $$;
-
--- What a turn may still spend; null without a limit. For a soft slice, without what its parent could add.
-create or replace function state.budget_left(p_agent_turn_id text) returns jsonb language sql volatile as $$
-  select jsonb_build_object('budget_id', b.budget_id,
-    'tokens', b.token_limit - b.tokens_used - b.tokens_reserved - b.tokens_escrowed, 'cost_micros',
-    b.cost_micros_limit - b.cost_micros_used - b.cost_micros_reserved - b.cost_micros_escrowed, 'wall_ms',
-    b.wall_ms_limit - (select (extract(epoch from state.now() - i.started_at) * 1000)::bigint
-      from state.turn_row(p_agent_turn_id) i), 'exceeded', coalesce(b.tokens_used > b.token_limit, false)
-      or coalesce(b.cost_micros_used > b.cost_micros_limit, false))
-  from state.budgets b where b.agent_turn_id = p_agent_turn_id
-$$;

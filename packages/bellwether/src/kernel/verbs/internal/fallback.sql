@@ -75,5 +75,6 @@ begin
         then v_last_text end,
       'tool_results', coalesce(v_results, '[]'), 'tool_results_received', coalesce(v_received, 0),
       'truncated', coalesce(v_seen = c_cards and v_cards = v_seen or v_received > c_results, false),
-      'output_box_id', p_output_box_id));
+      'output_box_id', p_output_box_id)
+      || case when p_ending.error = 'budget_exceeded' then state.stopped_by(p_ending.agent_turn_id) else '{}' end);
 end $$;

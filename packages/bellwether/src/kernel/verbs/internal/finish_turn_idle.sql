@@ -75,6 +75,7 @@ begin
           'traceparent', d.traceparent, 'output_box_id', d.output_box_id, 'deliverable_card_id',
           case when d.output_box_id is not null then d.card_id end)
         || case when d.output_box_id is null then '{"deliverable_error": "no_output_box"}'::jsonb else '{}' end
+        || case when d.error = 'budget_exceeded' then state.stopped_by(d.agent_turn_id) else '{}' end
       else
         jsonb_build_object('agent_turn_id', d.agent_turn_id, 'agent_id', d.agent_id, 'status', 'idle',
           'traceparent', d.traceparent, 'turn_epoch', d.epoch + d.bump_epoch::int, 'metadata',
@@ -110,3 +111,9 @@ begin
       array(select e.project_id from unnest(p_endings) e), array(select e.agent_id from unnest(p_endings) e));
   end if;
 end $$;
+
+-- The limits that ended a turn with budget_exceeded.
+create or replace function state.stopped_by(p_agent_turn_id text) returns jsonb language sql stable as $$
+  select jsonb_build_object('exceeded_keys', coalesce((select to_jsonb(b.exceeded_keys) from state.budgets b
+    where b.agent_turn_id = p_agent_turn_id), '[]'))
+$$;

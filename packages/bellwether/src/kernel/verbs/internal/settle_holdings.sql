@@ -57,19 +57,23 @@ begin
     update state.budgets b set open_children = b.open_children - c.children,
       tokens_used = b.tokens_used + c.tokens_used, tokens_escrowed = b.tokens_escrowed - c.tokens,
       cost_micros_used = b.cost_micros_used + c.cost_used, cost_micros_escrowed = b.cost_micros_escrowed - c.cost,
+      output_tokens_used = b.output_tokens_used + c.output_tokens,
+      cache_read_tokens_used = b.cache_read_tokens_used + c.cache_read_tokens,
+      cache_write_tokens_used = b.cache_write_tokens_used + c.cache_write_tokens,
       -- A purse adds up the time of its turns; the time of a turn already covers its children.
       wall_ms_used = b.wall_ms_used + case when b.agent_turn_id is null then c.wall_ms else 0 end, updated_at = v_now
     from (select g.parent_budget_id, count(*)::int as children, sum(g.tokens_used) as tokens_used,
       coalesce(sum(g.token_limit), 0) as tokens,
         sum(g.cost_micros_used) as cost_used, coalesce(sum(g.cost_micros_limit), 0) as cost,
-        sum(g.wall_ms_used) as wall_ms
+        sum(g.wall_ms_used) as wall_ms, sum(g.output_tokens_used) as output_tokens,
+        sum(g.cache_read_tokens_used) as cache_read_tokens, sum(g.cache_write_tokens_used) as cache_write_tokens
       from state.budgets g where g.budget_id = any (v_returning) group by 1) c
     where b.budget_id = c.parent_budget_id and b.budget_id = any (v_level);
     v_returning := array(select g.budget_id from state.budgets g
       where g.budget_id = any (v_returning) and g.parent_budget_id <> all (v_level));
     update state.budgets b set ended_at = v_now, updated_at = v_now,
-      wall_ms_used = coalesce((select greatest(0, extract(epoch from v_now - i.started_at) * 1000)
-        from state.turn_row(b.agent_turn_id) i), 0)
+      wall_ms_used = coalesce(state.working_ms(b.agent_turn_id), 0),
+      exceeded_keys = coalesce(nullif(state.exceeded_keys(b), '{}'), b.exceeded_keys)
     where b.budget_id = any (v_level) and b.agent_turn_id = any (p_turns) and b.ended_at is null;
     with closed as (
       update state.budgets b set closed_at = v_now

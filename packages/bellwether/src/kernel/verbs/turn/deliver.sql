@@ -14,10 +14,16 @@ begin
     array(select x.agent_id from unnest(v_items) x));
 
   v_endings := array(
-    select distinct on (x.agent_turn_id) row(x.project_id, x.agent_id, x.agent_turn_id, false, x.status, x.error,
-      x.card_id, x.content, null, h.status = 'suspended', h.holds, 'worker', null)::state.ending
+    select distinct on (x.agent_turn_id) row(x.project_id, x.agent_id, x.agent_turn_id, false,
+      case when b.keys is null then x.status else 'failed' end,
+      case when b.keys is null then x.error else 'budget_exceeded' end, x.card_id, x.content, null,
+      h.status = 'suspended', h.holds, 'worker',
+      'the turn exceeded its budget: ' || array_to_string(b.keys, ', '))::state.ending
     from unnest(v_items) x
     cross join lateral state.head(x.project_id, x.agent_id) h
+    -- H7.5: a turn over its budget has failed, also if its worker finished; the result stays as the work so far.
+    left join lateral (select nullif(state.exceeded_keys(b), '{}') as keys from state.budgets b
+      where h.holds and x.status = 'success' and b.agent_turn_id = x.agent_turn_id) b on true
     where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
       and (h.status = 'running' or (h.status = 'suspended' and h.waiting_tool_count = 0))
       and (x.status <> 'success' or h.context_box_id is null

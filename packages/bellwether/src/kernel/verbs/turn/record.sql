@@ -1,6 +1,6 @@
 -- Records what a running turn writes: cards into its output box, a step, and the step's event. Locks the fenced head
 -- FOR SHARE, so that no reap can come between the check and the commit (hazard 3). A lost fence writes nothing and
--- returns 'stale'.
+-- returns 'stale'. If the turn has a budget, the step's usage is charged to it and the verdict says what is left.
 -- Items: {project_id, agent_id, agent_turn_id, turn_epoch, cards?: [{card_id, type, role, content, metadata?}], step?:
 -- {step_id, phase, status, tool_call_ids?, metadata?, error?}}.
 create or replace function state.record(p_items json)
@@ -9,6 +9,8 @@ returns setof state.verdict language plpgsql as $$
 declare
   v_now timestamptz;
   v_live text[];
+  v_holding text[] := '{}';
+  v_step record;
 begin
   v_live := array(
     select x.agent_turn_id || ' ' || x.turn_epoch
@@ -43,14 +45,32 @@ begin
     join made m on m.card_id = c.value ->> 'card_id'
     where x.output_box_id is not null order by x.ord, c.ord;
 
+    -- The turns with a budget: what their steps used is charged.
+    for v_step in
+      select x.agent_turn_id, x.turn_epoch, x.step ->> 'step_id' as step_id,
+        coalesce(o.metadata, '{}') || coalesce(x.step -> 'metadata', '{}') as metadata
+      from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint,
+        step jsonb)
+      cross join lateral state.head(x.project_id, x.agent_id) h
+      left join state.agent_steps o on o.step_id = x.step ->> 'step_id' and o.agent_turn_id = x.agent_turn_id
+      where x.step is not null and h.holds and x.agent_turn_id || ' ' || x.turn_epoch = any (v_live)
+    loop
+      v_holding := v_holding || v_step.agent_turn_id;
+      if v_step.metadata ?| '{usage, cost_micros, frozen_ms}' then
+        perform state.charge_step(v_step.agent_turn_id, v_step.turn_epoch, v_step.step_id,
+          state.step_usage(v_step.metadata));
+      end if;
+    end loop;
+
     with steps as materialized (
-      select x.project_id, x.agent_id, x.agent_turn_id, h.active_channel_id, i.traceparent, s.*
+      select x.project_id, x.agent_id, x.agent_turn_id, h.active_channel_id, i.traceparent, o.status as old_status, s.*
       from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint,
         step json)
       cross join lateral state.head(x.project_id, x.agent_id) h
       left join lateral state.turn_row(x.agent_turn_id) i on true
       cross join lateral json_to_record(x.step) as s (step_id text, phase text, status text, tool_call_ids text[],
         metadata jsonb, error text)
+      left join state.agent_steps o on o.step_id = s.step_id
       where x.agent_turn_id || ' ' || x.turn_epoch = any (v_live) and x.step is not null
     ), written as (
       insert into state.agent_steps as t (project_id, agent_id, step_id, agent_turn_id, phase, status, tool_call_ids,
@@ -70,11 +90,13 @@ begin
       'step', jsonb_strip_nulls(jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id,
         'step_id', step_id, 'phase', phase, 'status', status, 'error', error, 'traceparent', traceparent)),
         agent_turn_id, v_now
-    from steps;
+    -- A running step that only reports its usage is not announced again.
+    from steps where (status, old_status) is distinct from ('running', 'running');
   end if;
 
   return query
   select case when x.agent_turn_id || ' ' || x.turn_epoch = any (v_live) then 'recorded' else 'stale' end,
-    x.project_id, x.agent_id, x.agent_turn_id, x.turn_epoch, null::text, null::text, null::text, null::jsonb
+    x.project_id, x.agent_id, x.agent_turn_id, x.turn_epoch, null::text, null::text, null::text,
+    case when x.agent_turn_id = any (v_holding) then state.budget_left(x.agent_turn_id) end
   from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint);
 end $$;

@@ -23,6 +23,7 @@ begin
     (select b.agent_turn_id from state.budgets b cross join lateral state.turn_row(b.agent_turn_id) i
     where b.wall_ms_limit is not null and b.agent_turn_id is not null and b.ended_at is null and i.ended_at is null
       and i.started_at < v_now - make_interval(secs => b.wall_ms_limit / 1000.0)
+      and state.working_ms(b.agent_turn_id) > b.wall_ms_limit
       and p_watching_since < v_now - make_interval(secs => least(b.wall_ms_limit / 1000.0, p_grace_seconds))
     limit cardinality(p_card_ids)));
   if v_turns = '{}' then return; end if;
@@ -30,9 +31,11 @@ begin
   v_endings := array(
     select row(l.project_id, l.agent_id, l.active_agent_turn_id, true, 'failed', 'budget_exceeded',
       p_card_ids[row_number() over (order by l.project_id, l.agent_id)],
-      null, 'budget_exceeded', l.status = 'suspended', true, 'watchdog', 'the budget was used up')::state.ending
+      null, 'budget_exceeded', l.status = 'suspended', true, 'watchdog',
+      'the turn exceeded its budget: ' || array_to_string(l.keys, ', '))::state.ending
     from (
-      select h.project_id, h.agent_id, h.active_agent_turn_id, h.status from unnest(v_turns) t
+      select h.project_id, h.agent_id, h.active_agent_turn_id, h.status, (select state.exceeded_keys(b)
+        from state.budgets b where b.agent_turn_id = t) as keys from unnest(v_turns) t
       cross join lateral state.turn_row(t) i
       join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
       where h.active_agent_turn_id = t and h.status in ('running', 'suspended')

@@ -30,7 +30,6 @@ export function stepTokens(step: TranscriptStep, roomTokens: number): number {
     steps: [step],
     faults: [],
     last: 0,
-    spent: step.note.spent,
     exceeded: false,
     factor: 1,
   }
@@ -91,7 +90,6 @@ export async function compact(call: ModelCall, transcript: Transcript, contextTo
     step_id: stepId,
     calls: [],
     finish: '',
-    spent: budget.spent,
     estimated: 0,
     faults: [...transcript.faults, ...older.map((step) => faultOf(step)?.code ?? null)].slice(-faultsMax),
     ...(budget.exceeded ? { exceeded: true } : {}),
@@ -159,18 +157,19 @@ function listed(
   return cut(parts.filter((part) => part !== '').join('\n\n'), contextTokens * 0.4)
 }
 
-/** The usage of a call in the metadata of its step row, in the form that the board adds up. */
+/** The usage of a call in the metadata of its step row. The reservations of its tries have charged it. */
 export function usageMetadata(budget: CallOutcome['budget']): Record<string, unknown> {
-  const { usage, costMicros, chargedInFull, spent } = budget
+  const { usage, costMicros, chargedInFull } = budget
   return defined({
     usage: usage && {
-      input_tokens: usage.inputTokens,
+      input_tokens: Math.max(0, usage.inputTokens - usage.cacheReadTokens - usage.cacheWriteTokens),
       output_tokens: usage.outputTokens,
+      cache_read_tokens: usage.cacheReadTokens,
+      cache_write_tokens: usage.cacheWriteTokens,
       total_tokens: usage.inputTokens + usage.outputTokens,
-      cached_tokens: usage.cachedTokens,
     },
     cost_micros: costMicros,
+    charged: true,
     charged_in_full: chargedInFull === 0 ? undefined : chargedInFull,
-    spent,
   })
 }

@@ -12,6 +12,7 @@ import type { Model, ModelPart } from '../../../ports/model/model.js'
 import type { Models } from '../../../ports/model/providers.js'
 import type { RetryPolicy } from '../../../ports/retry.js'
 import type { AgentFunction } from '../../agent.js'
+import { withLimits } from '../../budget-watch.js'
 import type { Hydrated } from '../../hydrate.js'
 import type { Toolbox } from '../../tools/tool.js'
 import { react } from './react.js'
@@ -76,33 +77,36 @@ export function openModelExecutor(options: ModelExecutorOptions): ModelExecutor 
   }
 
   return {
-    agent: (spec) => async (context) => {
-      const { turn } = context
-      let model: Model
-      try {
-        model = models(spec.model)
-      } catch (error) {
-        if (!(error instanceof InvalidInput)) throw error
-        const hint = error.hint === undefined ? '' : ` (${error.hint})`
-        return {
-          deliver: { text: `The model was not called: ${error.message}${hint}.` },
-          status: 'failed',
-          error: error.code,
+    agent(spec) {
+      const agent: AgentFunction = async (context) => {
+        const { turn } = context
+        let model: Model
+        try {
+          model = models(spec.model)
+        } catch (error) {
+          if (!(error instanceof InvalidInput)) throw error
+          const hint = error.hint === undefined ? '' : ` (${error.hint})`
+          return {
+            deliver: { text: `The model was not called: ${error.message}${hint}.` },
+            status: 'failed',
+            error: error.code,
+          }
         }
+        return react({
+          clock,
+          random,
+          log,
+          retry,
+          times,
+          context,
+          spec,
+          model,
+          limiter: limiterOf(model),
+          toolbox: (known) => options.toolbox(turn, known, spec),
+          onPart: streamTo(turn),
+        })
       }
-      return react({
-        clock,
-        random,
-        log,
-        retry,
-        times,
-        context,
-        spec,
-        model,
-        limiter: limiterOf(model),
-        toolbox: (known) => options.toolbox(turn, known, spec),
-        onPart: streamTo(turn),
-      })
+      return withLimits(agent, spec.budget)
     },
   }
 }

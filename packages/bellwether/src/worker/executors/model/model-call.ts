@@ -11,7 +11,7 @@ import type { RetryPolicy } from '../../../ports/retry.js'
 import type { TurnContext } from '../../agent.js'
 import { openTurnBudget, type TurnBudget } from './turn-budget.js'
 import type { Bounds, Prices } from './spec.js'
-import type { Spent, Transcript } from './transcript.js'
+import type { Transcript } from './transcript.js'
 
 /** The longest that one call may take, including retries and waits. */
 const patienceMs = 1_800_000
@@ -31,7 +31,6 @@ export interface ModelCall extends ModelCallPorts {
   readonly bounds: Bounds
   readonly prices: Prices | undefined
   readonly factor: number
-  readonly before: Spent
   readonly stepId: string
   readonly onPart?: ((part: ModelPart) => void) | undefined
 }
@@ -46,7 +45,7 @@ export interface CallOutcome {
 /** `round` distinguishes the calls of one step. */
 export async function callWithinBudget(call: ModelCall, request: ModelRequest, round: number): Promise<CallOutcome> {
   const { context, model, limiter, clock, random, log, retry, times, factor, stepId } = call
-  const budget = openTurnBudget({ ...call, before: call.before })
+  const budget = openTurnBudget(call)
   const estimated = promptTokens(request)
   const limit = { promptTokens: Math.ceil(estimated * factor), answerTokens: request.maxOutputTokens }
   const asked = await callModel(model, request, {

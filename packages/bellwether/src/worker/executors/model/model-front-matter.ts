@@ -7,6 +7,7 @@ const prices = z.strictObject({
   input_per_million: price,
   output_per_million: price,
   cached_input_per_million: price.optional(),
+  cache_write_per_million: price.optional(),
 })
 
 export const priceFields = Object.keys(prices.shape)

@@ -2,7 +2,7 @@
  * Decides the next step of a model's turn from its transcript. Pure: the same cards give the same decision, so that a takeover
  * repeats it. A model's output decides only which tools it calls by name and with which text it ends.
  */
-import { InvalidInput } from '@bellwether/protocol'
+import { InvalidInput, budgetExceeded } from '@bellwether/protocol'
 import type { FieldSpec } from '../../../kernel/verbs/cards.js'
 import { cardMaxBytes, storable } from '../../../kernel/content.js'
 import type { Delivery } from '../../../kernel/verbs/turn/deliver.js'
@@ -110,7 +110,7 @@ export interface Situation {
 export function nextStep({ transcript, toolbox, wanted, maxSteps }: Situation): Decision {
   const last = transcript.steps.at(-1)
   if (transcript.exceeded)
-    return { what: 'fail', code: 'budget_exceeded', message: 'The last model call exceeded the budget' }
+    return { what: 'fail', code: budgetExceeded, message: 'The last model call exceeded the budget' }
   if (last !== undefined) {
     if (last.note.finish === 'content_filter')
       return {

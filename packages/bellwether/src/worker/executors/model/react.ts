@@ -4,6 +4,7 @@
  * by `max_steps` and by the number of consecutive faults.
  */
 import { defined } from '@bellwether/base'
+import { budgetExceeded } from '@bellwether/protocol'
 import { TURN } from '../../../kernel/turn.js'
 import type { Limiter } from '../../../ports/model/limiter.js'
 import type { Model, ModelRequest, OfferedTool, ModelPart } from '../../../ports/model/model.js'
@@ -39,7 +40,7 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
   const { context, spec } = options
   // After a wait, the kernel has already set this activity.
   if (context.turn.kind === 'turn') await context.activity('thinking')
-  const bounds = boundsOf(spec, context.turn)
+  const bounds = boundsOf(spec)
   let contextTokens = bounds.contextTokens
   /** The step before which the cards were last compacted: at most one compaction per step. */
   let compacted = 0
@@ -68,7 +69,6 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
       bounds,
       prices: spec.prices,
       factor: transcript.factor,
-      before: transcript.spent,
       stepId: stepIdOf(context.turn, transcript.last + 1),
     }
     const offers = offersOf(toolbox, offersSubmit, transcript)
@@ -104,16 +104,19 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
       const less = reduced(transcript, outcome.budget.shortage, spec, { ...bounds, contextTokens }, requestFor)
       if (less !== undefined) {
         request = less
-        outcome = await callWithinBudget({ ...call, before: outcome.budget.spent }, less, (rounds += 1))
+        outcome = await callWithinBudget(call, less, (rounds += 1))
       }
     }
     const { asked, budget } = outcome
-    if (asked.what === 'halted') throw new FenceLost(context.turn.agentTurnId)
+    if (asked.what === 'halted') {
+      if (context.signal.reason !== budgetExceeded) throw new FenceLost(context.turn.agentTurnId)
+      return ended(transcript, budgetExceeded, usedUp('time'), bounds.degrade)
+    }
     if (asked.what === 'answered') {
       const { answer, tries } = asked
       const feedback = feedbackOf(answer, transcript, mustEndWith, request.maxOutputTokens)
       const note = noteOf(call, transcript, outcome, answer.calls, answer.finish, feedback)
-      const failedBy = feedback?.code ?? (budget.exceeded ? 'budget_exceeded' : undefined)
+      const failedBy = feedback?.code ?? (budget.exceeded ? budgetExceeded : undefined)
       await context.record({
         cards: [stepCard(context.turn, note, printable(answer.text).trim(), printable(answer.thought).trim())],
         step: {
@@ -144,7 +147,7 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
         1_000,
         Math.floor(Math.min(contextTokens, promptTokens(request) * transcript.factor) * 0.6),
       )
-      await compact({ ...call, before: budget.spent }, transcript, contextTokens)
+      await compact(call, transcript, contextTokens)
       compacted = transcript.last + 1
       continue
     }
@@ -162,13 +165,12 @@ function noteOf(
   finish: string,
   feedback: StepNote['feedback'],
 ): StepNote {
-  const { usage, spent, exceeded } = budget
+  const { usage, exceeded } = budget
   return {
     step: transcript.last + 1,
     step_id: stepIdOf(context.turn, transcript.last + 1),
     calls: callsOf(stepId, calls),
     finish,
-    spent,
     estimated,
     ...defined({ counted: usage?.inputTokens, feedback, exceeded: exceeded ? true : undefined }),
   }
@@ -210,13 +212,13 @@ function problemOf({ asked, budget }: CallOutcome): { readonly code: string; rea
     return { code: failure.code, message: `The model call failed: ${failure.message}${times}` }
   }
   const outOfTime = budget.shortage?.outOfTime === true || asked.what === 'failed'
-  return { code: 'budget_exceeded', message: `The ${outOfTime ? 'time' : 'budget'} of this turn is used up` }
+  return { code: budgetExceeded, message: usedUp(outOfTime ? 'time' : 'budget') }
 }
+
+const usedUp = (what: 'time' | 'budget') => `The ${what} of this turn is used up`
 
 /** H7.5: the deliverable holds the work so far. `manual_handoff` adds what a person needs to continue. */
 function ended(transcript: Transcript, code: string, message: string, degrade: readonly string[]): TurnAction {
   const handsOff = degrade.find((action) => action !== 'reduced_context') === 'manual_handoff'
-  return code === 'budget_exceeded' && handsOff
-    ? handedOver(transcript, code, message)
-    : failed(transcript, code, message)
+  return code === budgetExceeded && handsOff ? handedOver(transcript, code, message) : failed(transcript, code, message)
 }

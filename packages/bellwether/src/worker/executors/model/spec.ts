@@ -1,6 +1,5 @@
 /** The model settings of an agent file, and the bounds of a turn with their defaults. */
-import type { ClaimedTurn } from '../../../kernel/verbs/turn/claim.js'
-import { objectOf } from '../../card-text.js'
+import type { BudgetSettings } from '../../budget-watch.js'
 
 export const degradeActions = ['reduced_context', 'manual_handoff', 'stop_run'] as const
 export type DegradeAction = (typeof degradeActions)[number]
@@ -10,6 +9,7 @@ export interface Prices {
   readonly input_per_million: number
   readonly output_per_million: number
   readonly cached_input_per_million?: number | undefined
+  readonly cache_write_per_million?: number | undefined
 }
 
 export interface ModelSpec {
@@ -24,14 +24,12 @@ export interface ModelSpec {
   readonly context_tokens?: number | undefined
   readonly temperature?: number | undefined
   readonly prices?: Prices | undefined
+  /** The kernel enforces tokens, cost and working time; the executor the steps. */
   readonly budget?:
-    | {
-        readonly max_tokens?: number | undefined
-        readonly max_cost_usd?: number | undefined
-        readonly max_wall_seconds?: number | undefined
+    | (BudgetSettings & {
         readonly max_steps?: number | undefined
         readonly degrade?: readonly DegradeAction[] | undefined
-      }
+      })
     | undefined
 }
 
@@ -39,16 +37,12 @@ export interface Bounds {
   readonly maxSteps: number
   readonly maxOutputTokens: number
   readonly contextTokens: number
-  readonly maxTokens: number
-  readonly maxCostMicros: number
-  readonly maxWorkMs: number
   readonly degrade: readonly DegradeAction[]
 }
 
 const defaults = { maxSteps: 50, maxOutputTokens: 8_192, contextTokens: 100_000 } as const
 
-/** The smaller of the agent file's limits and the budget in the turn's payload. */
-export function boundsOf(spec: ModelSpec, turn: Pick<ClaimedTurn, 'payload'>): Bounds {
+export function boundsOf(spec: ModelSpec): Bounds {
   const { budget } = spec
   const contextTokens = spec.context_tokens ?? defaults.contextTokens
   return {
@@ -56,15 +50,6 @@ export function boundsOf(spec: ModelSpec, turn: Pick<ClaimedTurn, 'payload'>): B
     // At least half of the context window stays free for the prompt.
     maxOutputTokens: Math.min(spec.max_output_tokens ?? defaults.maxOutputTokens, Math.floor(contextTokens / 2)),
     contextTokens,
-    maxTokens: Math.min(budget?.max_tokens ?? Infinity, payloadBudget(turn, 'max_tokens')),
-    maxCostMicros: (budget?.max_cost_usd ?? Infinity) * 1e6,
-    maxWorkMs: Math.min((budget?.max_wall_seconds ?? Infinity) * 1_000, payloadBudget(turn, 'max_wall_ms')),
     degrade: budget?.degrade ?? degradeActions,
   }
-}
-
-/** A limit from the budget that the board puts into the payload of a run; Infinity if there is none. */
-export function payloadBudget({ payload }: Pick<ClaimedTurn, 'payload'>, name: 'max_tokens' | 'max_wall_ms'): number {
-  const value = objectOf(payload['budget'])[name]
-  return typeof value === 'number' && Number.isFinite(value) && value > 0 ? value : Infinity
 }

@@ -25,22 +25,12 @@ export interface StepCall {
   readonly extra?: Readonly<Record<string, unknown>>
 }
 
-export interface Spent {
-  readonly tokens: number
-  readonly cost_micros: number
-  readonly work_ms: number
-}
-
-export const nothingSpent: Spent = { tokens: 0, cost_micros: 0, work_ms: 0 }
-
 /** The metadata of a step's card: what a later step, or a takeover, needs to continue. */
 export interface StepNote {
   readonly step: number
   readonly step_id: string
   readonly calls: readonly StepCall[]
   readonly finish: string
-  /** The turn's total up to and including this step. */
-  readonly spent: Spent
   /** Prompt tokens: our estimate, and the provider's count. */
   readonly estimated: number
   readonly counted?: number
@@ -72,7 +62,6 @@ export interface Transcript {
   readonly faults: readonly (string | null)[]
   /** The number of the last step, even if it has been compacted. */
   readonly last: number
-  readonly spent: Spent
   /** A call exceeded the budget: the turn ends. */
   readonly exceeded: boolean
   /** The provider's tokens per estimated token; 1 until the provider has reported a count. */
@@ -110,18 +99,8 @@ export function readTranscript(output: readonly Card[], turn: Fence): Transcript
     steps,
     faults: summaryNote?.faults ?? [],
     last: Math.max(covered, steps.at(-1)?.note.step ?? 0),
-    spent: notes.reduce((most, note) => larger(most, note.spent), nothingSpent),
     exceeded: notes.some((note) => note.exceeded === true),
     factor: measured === undefined ? 1 : Math.min(3, Math.max(0.4, (measured.counted! / measured.estimated) * 1.05)),
-  }
-}
-
-/** Totals only grow, so the largest is the latest. */
-function larger(left: Spent, right: Spent): Spent {
-  return {
-    tokens: Math.max(left.tokens, right.tokens),
-    cost_micros: Math.max(left.cost_micros, right.cost_micros),
-    work_ms: Math.max(left.work_ms, right.work_ms),
   }
 }
 

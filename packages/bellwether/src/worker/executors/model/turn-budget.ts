@@ -1,14 +1,13 @@
 /**
- * The budget of a turn's model calls. Each try is reserved before and charged after it, in the kernel's budget and against the
- * limits of the agent file. A try with unknown usage is charged in full. A turn without a kernel budget reserves nothing there.
+ * The budget of a turn's model calls. Each try is reserved before and charged after it, in the kernel's budget. A try with unknown
+ * usage is charged in full. A turn without a budget reserves nothing.
  */
 import type { Clock } from '@bellwether/base'
 import type { BudgetLeft } from '../../../kernel/verbs/budgets/budgets.js'
 import type { Charge } from '../../../ports/model/ask.js'
 import type { TokenUsage } from '../../../ports/model/model.js'
 import type { TurnContext } from '../../agent.js'
-import type { Bounds, Prices } from './spec.js'
-import type { Spent } from './transcript.js'
+import type { Prices } from './spec.js'
 
 /** The most that a call may use. */
 export interface CallLimit {
@@ -32,8 +31,6 @@ export interface TurnBudget {
   readonly exceeded: boolean
   /** The number of tries that were charged in full because their usage is unknown. */
   readonly chargedInFull: number
-  /** The turn's totals, including this call. */
-  readonly spent: Spent
   /** The usage that the provider reported last, and its cost. */
   readonly usage: TokenUsage | undefined
   readonly costMicros: number | undefined
@@ -43,46 +40,35 @@ export interface TurnBudget {
 
 export function costOf(prices: Prices | undefined, usage: TokenUsage): number | undefined {
   if (prices === undefined) return undefined
-  const cached = Math.min(usage.cachedTokens, usage.inputTokens)
-  const cachedPrice = prices.cached_input_per_million ?? prices.input_per_million
-  const input = (usage.inputTokens - cached) * prices.input_per_million + cached * cachedPrice
-  return Math.ceil(input + usage.outputTokens * prices.output_per_million)
+  const { input_per_million: inputPrice, output_per_million: outputPrice } = prices
+  const read = Math.min(usage.cacheReadTokens, usage.inputTokens)
+  const written = Math.min(usage.cacheWriteTokens, usage.inputTokens - read)
+  const cached =
+    read * (prices.cached_input_per_million ?? inputPrice) + written * (prices.cache_write_per_million ?? inputPrice)
+  return Math.ceil((usage.inputTokens - read - written) * inputPrice + cached + usage.outputTokens * outputPrice)
 }
 
 export interface TurnBudgetOptions {
   readonly context: Pick<TurnContext, 'reserve' | 'commit' | 'release'>
   readonly clock: Clock
-  readonly bounds: Bounds
   readonly prices: Prices | undefined
-  readonly before: Spent
 }
 
-export function openTurnBudget({ context, clock, bounds, prices, before }: TurnBudgetOptions): TurnBudget {
-  const startedMs = clock.monotonicMs()
-  let { tokens, cost_micros: costMicros } = before
+export function openTurnBudget({ context, clock, prices }: TurnBudgetOptions): TurnBudget {
   let shortage: Shortage | undefined
   let exceeded = false
   let chargedInFull = 0
-  let wallLeftMs = Infinity
+  let wallEndsMs = Infinity
   let usage: TokenUsage | undefined
   let lastCost: number | undefined
   let open: { id: string; tokens: number; costMicros: number; reserved: boolean } | undefined
-  const workMs = () => before.work_ms + Math.round(clock.monotonicMs() - startedMs)
-
-  function localShortage(ask: { tokens: number; costMicros: number }): Shortage | undefined {
-    const left = { tokens: bounds.maxTokens - tokens, costMicros: bounds.maxCostMicros - costMicros }
-    if (workMs() >= bounds.maxWorkMs) return { ...left, outOfTime: true }
-    return ask.tokens > left.tokens || ask.costMicros > left.costMicros ? { ...left, outOfTime: false } : undefined
-  }
 
   return {
     async begin(reservationId, { promptTokens, answerTokens }) {
-      const usageMax = { inputTokens: promptTokens, outputTokens: answerTokens, cachedTokens: 0 }
+      const usageMax = { ...noCache, inputTokens: promptTokens, outputTokens: answerTokens }
       const most = { tokens: promptTokens + answerTokens, costMicros: costOf(prices, usageMax) ?? 0 }
-      shortage = localShortage(most)
-      if (shortage !== undefined) return false
       const { what, left } = await context.reserve({ reservationId, ...most })
-      wallLeftMs = left?.wallMs ?? Infinity
+      wallEndsMs = clock.monotonicMs() + (left?.wallMs ?? Infinity)
       if (what === 'exceeded') {
         shortage = shortageOf(left)
         return false
@@ -100,15 +86,9 @@ export function openTurnBudget({ context, clock, bounds, prices, before }: TurnB
       }
       if (bill === 'unknown') chargedInFull += 1
       else usage = bill
-      const charged =
-        bill === 'unknown'
-          ? most
-          : { tokens: bill.inputTokens + bill.outputTokens, costMicros: costOf(prices, bill) ?? 0 }
+      const charged = bill === 'unknown' ? most : chargeOf(bill, prices)
       lastCost = prices === undefined ? undefined : charged.costMicros
-      tokens += charged.tokens
-      costMicros += charged.costMicros
       if (reserved && (await context.commit({ reservationId: id, ...charged })).exceeded) exceeded = true
-      if (tokens > bounds.maxTokens || costMicros > bounds.maxCostMicros) exceeded = true
     },
     get shortage() {
       return shortage
@@ -119,9 +99,6 @@ export function openTurnBudget({ context, clock, bounds, prices, before }: TurnB
     get chargedInFull() {
       return chargedInFull
     },
-    get spent() {
-      return { tokens, cost_micros: costMicros, work_ms: workMs() }
-    },
     get usage() {
       return usage
     },
@@ -129,9 +106,18 @@ export function openTurnBudget({ context, clock, bounds, prices, before }: TurnB
       return lastCost
     },
     get timeLeftMs() {
-      return Math.max(0, Math.min(wallLeftMs, bounds.maxWorkMs - workMs()))
+      return Math.max(0, wallEndsMs - clock.monotonicMs())
     },
   }
+}
+
+const noCache = { cacheReadTokens: 0, cacheWriteTokens: 0 } as const
+
+/** Cache reads cost money, but are not fresh tokens. */
+function chargeOf(usage: TokenUsage, prices: Prices | undefined) {
+  const { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens } = usage
+  const tokens = Math.max(0, inputTokens - cacheReadTokens) + outputTokens
+  return { tokens, costMicros: costOf(prices, usage) ?? 0, outputTokens, cacheReadTokens, cacheWriteTokens }
 }
 
 function shortageOf(left: BudgetLeft | null): Shortage {

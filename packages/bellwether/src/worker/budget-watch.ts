@@ -1,0 +1,133 @@
+/**
+ * Watches the budget of a running turn, whatever executes it. The kernel decides whether a limit is exceeded; the watch asks when the
+ * working time may be over and while the executor reports usage, and aborts the turn's signal with `budget_exceeded`. The run of the
+ * turn (run-turn.ts) then ends it.
+ */
+import { defined, type Clock, type Log } from '@bellwether/base'
+import { budgetExceeded, type BudgetKey } from '@bellwether/protocol'
+import type { BudgetLeft, Limits } from '../kernel/verbs/budgets/budgets.js'
+import type { Step } from '../kernel/verbs/turn/record.js'
+import { FenceLost, type AgentFunction, type TurnAction } from './agent.js'
+
+/** The limits in the front matter of an agent file. */
+export interface BudgetSettings {
+  readonly max_tokens?: number | undefined
+  readonly max_cost_usd?: number | undefined
+  readonly max_wall_seconds?: number | undefined
+}
+
+/** The agent with its own limits, which apply to each of its turns. */
+export function withLimits(agent: AgentFunction, budget: BudgetSettings | undefined): AgentFunction {
+  const limits: Limits = defined({
+    tokens: budget?.max_tokens,
+    costMicros: budget?.max_cost_usd && Math.round(budget.max_cost_usd * 1e6),
+    wallMs: budget?.max_wall_seconds && Math.ceil(budget.max_wall_seconds * 1_000),
+  })
+  return Object.keys(limits).length === 0
+    ? agent
+    : Object.assign((context: Parameters<AgentFunction>[0]) => agent(context), { limits })
+}
+
+/** The step of a call that is still running: its metadata has the usage so far. */
+export type Meter = () => Step
+
+export interface BudgetWatchOptions {
+  readonly clock: Clock
+  readonly log: Log
+  readonly left: BudgetLeft
+  /** Asks the kernel what is left. */
+  readonly read: () => Promise<BudgetLeft | null>
+  /** Records a running step; returns what is left. */
+  readonly record: (step: Step) => Promise<BudgetLeft | null>
+}
+
+export interface BudgetWatch {
+  /** Aborts with the reason `budget_exceeded`. */
+  readonly signal: AbortSignal
+  readonly exceededKeys: readonly BudgetKey[]
+  /** What the kernel said last. */
+  see(left: BudgetLeft | null): void
+  /** From now on the watch reports the usage of this call; the result stops it and waits for a report that is under way. */
+  meter(meter: Meter): () => Promise<void>
+  close(): void
+}
+
+// A program prints its usage once per answer, which takes seconds; a report is one short transaction.
+const reportMs = 1_000
+// The shortest pause between two checks: while processes are frozen, the remaining time may stay close to zero.
+const checkMinMs = 200
+
+export function openBudgetWatch({ clock, log, left: first, read, record }: BudgetWatchOptions): BudgetWatch {
+  const over = new AbortController()
+  const closed = new AbortController()
+  let wallEndsMs = Number.POSITIVE_INFINITY
+  let exceededKeys: readonly BudgetKey[] = []
+  let meter: Meter | undefined
+  let reported = '{}'
+  let reporting: Promise<void> = Promise.resolve()
+
+  function see(left: BudgetLeft | null): void {
+    if (left === null) return
+    wallEndsMs = left.wallMs === null ? Number.POSITIVE_INFINITY : clock.monotonicMs() + left.wallMs
+    if (left.exceededKeys.length === 0 || over.signal.aborted) return
+    exceededKeys = left.exceededKeys
+    over.abort(budgetExceeded)
+  }
+
+  /** Records what the running call has used since the last report. */
+  async function report(): Promise<void> {
+    const step = meter?.()
+    const text = JSON.stringify(step?.metadata ?? {})
+    if (step === undefined || text === reported) return
+    reported = text
+    see(await record(step))
+  }
+
+  async function check(): Promise<void> {
+    try {
+      await report()
+      if (clock.monotonicMs() >= wallEndsMs) see(await read())
+    } catch (error) {
+      // A lost fence, or a database that stays away, ends the turn elsewhere; the executor records its final usage itself.
+      if (error instanceof FenceLost) closed.abort()
+      else log.warn({ err: error }, 'budget of a running turn not checked')
+    }
+  }
+
+  async function watch(): Promise<void> {
+    let waitMs = Math.max(0, wallEndsMs - clock.monotonicMs())
+    while (!over.signal.aborted && !closed.signal.aborted) {
+      // One more millisecond, because a limit is exceeded when more than it is used.
+      await clock.sleep(Math.min(waitMs + 1, reportMs), closed.signal)
+      if (closed.signal.aborted) return
+      reporting = check()
+      await reporting
+      waitMs = Math.max(checkMinMs, wallEndsMs - clock.monotonicMs())
+    }
+  }
+
+  see(first)
+  void watch()
+  return {
+    signal: over.signal,
+    get exceededKeys() {
+      return exceededKeys
+    },
+    see,
+    meter(next) {
+      meter = next
+      return async () => {
+        meter = undefined
+        await reporting
+      }
+    },
+    close: () => closed.abort(),
+  }
+}
+
+/** The ending of a turn that exceeded its budget: what its agent made, as the work so far. */
+export function overBudget(keys: readonly BudgetKey[], action: TurnAction | undefined): TurnAction {
+  const text = `The turn exceeded its budget: ${keys.join(', ')}.`
+  const deliver = action !== undefined && 'deliver' in action ? action.deliver : { text }
+  return { deliver, status: 'failed', error: budgetExceeded }
+}
