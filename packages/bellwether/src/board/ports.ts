@@ -2,6 +2,8 @@
  * The interfaces that the board needs from outside: start and stop turns, read how a turn ended, inspect files on disk.
  * The runtime implements them; the board imports neither the kernel nor the view.
  */
+import type { BudgetKey } from '@bellwether/protocol'
+import type { TaskPurse, Usage } from './policies/budget.js'
 
 /** One turn to start. `key` is the eventId of the intent line: the same key never starts a second turn. */
 export interface SpawnRequest {
@@ -9,7 +11,8 @@ export interface SpawnRequest {
   readonly taskId: string
   readonly agent: string
   readonly prompt: string
-  readonly budget: { readonly maxTokens: number | null; readonly maxWallTimeMs: number | null }
+  /** Pays for the turn and its children. */
+  readonly purse: TaskPurse
 }
 
 /** `unknown`: this kernel does not know the key (another database, or the turn is past retention). */
@@ -17,15 +20,15 @@ export type TurnStatus =
   | { readonly status: 'unknown' }
   /** `waitsFor`: why the turn cannot run now, if the kernel knows a reason. */
   | { readonly status: 'active'; readonly agentTurnId: string; readonly waitsFor?: string }
-  | {
+  | ({
       readonly status: 'ended'
       readonly agentTurnId: string
       readonly outcome: 'success' | 'failed' | 'timeout' | 'canceled'
       readonly error: string | null
       readonly deliverable: Readonly<Record<string, unknown>> | null
-      readonly tokenUsage: number
-      readonly elapsedMs: number
-    }
+      /** The limits that ended the turn with budget_exceeded. */
+      readonly exceededKeys?: readonly BudgetKey[]
+    } & Usage)
 
 /** Identifies the kernel behind a spawner. */
 export interface KernelIdentity {

@@ -33,12 +33,17 @@ const spawnerOf = (command: string, timeoutMs = 20_000) =>
     ids,
     log: quietLog,
   })
+const purse = (wallTimeMs: number | null) => ({
+  id: 'task:T-1',
+  limits: { tokens: null, costMicros: null, wallTimeMs },
+  used: { tokens: 0, costMicros: 0, wallTimeMs: 100 },
+})
 const request = (key: string, prompt = 'do it'): SpawnRequest => ({
   key,
   taskId: 'T-1',
   agent: 'coder',
   prompt,
-  budget: { maxTokens: null, maxWallTimeMs: null },
+  purse: purse(null),
 })
 
 async function ran(command: string, prompt?: string, timeoutMs?: number) {
@@ -103,11 +108,11 @@ describe('a command as the agent', () => {
   it('[H7.5] a command that exceeds its wall-time budget is ended while it runs', async () => {
     const spawner = spawnerOf('sleep 300')
     const key = ids.next()
-    const budget = { maxTokens: null, maxWallTimeMs: 500 }
-    await spawner.spawn({ ...request(key), budget }, never)
+    await spawner.spawn({ ...request(key), purse: purse(600) }, never)
     expect(await spawner.ended(key, never)).toMatchObject({
-      outcome: 'timeout',
-      error: 'the command took longer than 500 ms',
+      outcome: 'failed',
+      error: 'budget_exceeded',
+      exceededKeys: ['wall_ms'],
     })
   })
 

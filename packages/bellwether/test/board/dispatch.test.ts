@@ -5,11 +5,19 @@ import { describe, expect, it } from 'vitest'
 import { makeAlerts } from '../../src/board/dispatch/alerts.js'
 import { dispatch } from '../../src/board/dispatch/dispatch.js'
 import type { DispatchReport } from '@bellwether/protocol/http'
-import { defaultBudget } from '../../src/board/policies/budget.js'
 import { defaultCallPolicy } from '../../src/ports/retry.js'
 import { quietLog } from '../support/quiet-log.js'
 import type { FakeKernel } from '../support/fake-kernel.js'
-import { boardOf, created, dispatcherOf, makeWorld, policies, put, type World } from '../support/dispatcher.js'
+import {
+  boardOf,
+  created,
+  dispatcherOf,
+  makeWorld,
+  policies,
+  put,
+  referenceBudget,
+  type World,
+} from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
 
 const never = new AbortController().signal
@@ -39,7 +47,7 @@ describe('dispatch of one task', () => {
     expect([...world.kernel.turns.keys()]).toEqual([intent.eventId])
     expect(world.kernel.turns.get(intent.eventId)!.request).toMatchObject({
       agent: 'coder',
-      budget: { maxTokens: 12_000, maxWallTimeMs: 1_200_000 },
+      purse: { limits: { tokens: 12_000, wallTimeMs: 1_200_000 }, used: { tokens: 0 } },
     })
   })
 
@@ -149,24 +157,33 @@ describe('dispatch of one task', () => {
     const report = await dispatched(world, 'T-1', () => ({
       outcome: 'failed',
       error: 'budget_exceeded',
+      exceededKeys: ['cost_micros'],
       deliverable: null,
     }))
-    expect(report.spawn).toMatchObject({ reasonCode: 'budget_exceeded', nextAssignee: 'human', action: 'escalate' })
+    expect(report.spawn).toMatchObject({
+      reasonCode: 'budget_exceeded',
+      nextAssignee: 'human',
+      action: 'escalate',
+      exceededKeys: ['maxTaskCostUsd'],
+    })
   })
 
-  it('[H7.3] the spawn gets the remaining budget', async () => {
+  it('[H7.3] the spawn gets the purse of the task with what was used', async () => {
     const world = makeWorld()
     const spent = { taskId: 'T-1', agent: 'coder', tokenUsage: 2_000, elapsedMs: 200_000, retryCount: 1, updatedAt: '' }
     await put(world, created('T-1', { budget: { coder: spent } }))
     await dispatched(world, 'T-1', () => ({}))
-    expect([...world.kernel.turns.values()][0]!.request.budget).toEqual({ maxTokens: 10_000, maxWallTimeMs: 1_000_000 })
+    expect([...world.kernel.turns.values()][0]!.request.purse).toMatchObject({
+      limits: { tokens: 12_000, wallTimeMs: 1_200_000 },
+      used: { tokens: 2_000, wallTimeMs: 200_000, costMicros: 0 },
+    })
     expect((await taskOf(world)).fields['budget']).toMatchObject({
       coder: { tokenUsage: 2_100, elapsedMs: 200_050, retryCount: 2 },
     })
   })
 
   it('[H7.1] the limits of an agent apply to its runs only: spawn budget, check and action', async () => {
-    const budget = { ...defaultBudget, agents: { coder: { maxTaskTokens: 500, onExceeded: 'stop_run' as const } } }
+    const budget = { ...referenceBudget, agents: { coder: { maxTaskTokens: 500, onExceeded: 'stop_run' as const } } }
     const world = makeWorld({ budget })
     await put(world, created('T-1', { agent: 'coder' }), created('T-2', { agent: 'debugger' }))
     const used = () => ({ tokenUsage: 600 })
@@ -176,7 +193,7 @@ describe('dispatch of one task', () => {
       exceededKeys: ['maxTaskTokens'],
     })
     expect(await dispatched(world, 'T-2', used)).toMatchObject({ status: 'done', spawn: { reasonCode: null } })
-    expect([...world.kernel.turns.values()].map(({ request }) => request.budget.maxTokens)).toEqual([500, 12_000])
+    expect([...world.kernel.turns.values()].map(({ request }) => request.purse.limits.tokens)).toEqual([500, 12_000])
   })
 
   it('[H1.1] every class of call of a dispatch ends at its own timeout', async () => {

@@ -97,6 +97,8 @@ describe('the reference’s state files', () => {
 
   it('[H6.3] [H7.3] imported attempts and usage keep counting', async () => {
     await Promise.all([stateFile('recovery.state.json', recovery), stateFile('budget.state.json', budget)])
+    await mkdir(join(root, 'config'), { recursive: true })
+    await writeFile(join(root, 'config/budget-policy.json'), JSON.stringify({ global: { maxTaskTokens: 12_000 } }))
     const open = await opened()
     const kernel = fakeKernel()
     kernel.script = () => ({ deliverable: { files: ['none.txt'] } })

@@ -15,15 +15,19 @@ import { until } from '../support/until.js'
 const t = kernelPerFile({ time: 'real' })
 let spawner: Spawner
 const never = new AbortController().signal
-const budget = { maxTokens: 1_000, maxWallTimeMs: null }
+const purse = {
+  id: 'task:task-1',
+  limits: { tokens: 1_000, costMicros: null, wallTimeMs: null },
+  used: { tokens: 0, costMicros: 0, wallTimeMs: 0 },
+}
 
 beforeAll(async () => {
   await t.agents('coder', 'tester')
   spawner = kernelSpawner({ kernel: t.kernel, projectId: project, clock: t.clock, log: quietLog })
 })
 
-it('repeated spawns with one key start one turn', async () => {
-  const request = { key: t.ids.next(), taskId: 'task-1', agent: 'coder', prompt: 'Do it.', budget }
+it('[H7.6] repeated spawns with one key start one turn, which draws on the purse of its task', async () => {
+  const request = { key: t.ids.next(), taskId: 'task-1', agent: 'coder', prompt: 'Do it.', purse }
   expect(await spawner.status(request.key)).toEqual({ status: 'unknown' })
   const [first, ...others] = await Promise.all(Array.from({ length: 5 }, () => spawner.spawn(request, never)))
   for (const other of others) expect(other).toEqual(first)
@@ -35,8 +39,14 @@ it('repeated spawns with one key start one turn', async () => {
 
   const waiting = spawner.ended(request.key, never)
   const [turn] = await t.claim()
-  expect(turn!.payload).toMatchObject({ task_id: 'task-1', budget: { max_tokens: 1_000, max_wall_ms: null } })
-  const step = { stepId: t.ids.next(), phase: 'think', status: 'done', metadata: { usage: { total_tokens: 42 } } }
+  expect(turn!.payload).toMatchObject({ task_id: 'task-1' })
+  expect(await t.kernel.limitTurn(turn!, {})).toMatchObject({ tokens: 1_000, wallMs: null })
+  const step = {
+    stepId: t.ids.next(),
+    phase: 'think',
+    status: 'done',
+    metadata: { usage: { input_tokens: 30, output_tokens: 12, cache_read_tokens: 900, cost_usd: 0.25 } },
+  }
   await t.kernel.record({ ...turn!, step })
   await t.kernel.deliver({ ...turn!, status: 'success', content: { text: 'done' } })
   expect(await waiting).toMatchObject({
@@ -45,9 +55,28 @@ it('repeated spawns with one key start one turn', async () => {
     outcome: 'success',
     deliverable: { text: 'done' },
     tokenUsage: 42,
+    inputTokens: 30,
+    cacheReadTokens: 900,
+    costMicros: 250_000,
     elapsedMs: expect.any(Number),
+    exceededKeys: [],
   })
   expect(await spawner.spawn(request, never)).toEqual(first)
+  // The next run of the task draws on what is left, and is stopped when that is exceeded.
+  const next = { ...request, key: t.ids.next() }
+  await spawner.spawn(next, never)
+  const [second] = await t.claim()
+  await t.kernel.record({
+    ...second!,
+    step: { ...step, stepId: t.ids.next(), metadata: { usage: { total_tokens: 959 } } },
+  })
+  await t.kernel.deliver({ ...second!, status: 'success', content: { text: 'done' } })
+  expect(await spawner.status(next.key)).toMatchObject({
+    error: 'budget_exceeded',
+    exceededKeys: ['tokens'],
+    tokenUsage: 959,
+  })
+  expect(await t.kernel.readBudget(purse.id)).toMatchObject({ tokens_used: 1_001, cost_micros_used: 250_000 })
 })
 
 it('the events of the outbox announce the end of a turn, and a poll finds it if they are silent', async () => {
@@ -85,7 +114,13 @@ it('[H6.6] the spawner names those that are not agents of the project, and none 
 })
 
 it('a turn is stopped by its key, waiters are informed, and an unknown key is rejected', async () => {
-  const request = { key: t.ids.next(), taskId: 'task-2', agent: 'coder', prompt: 'Do it.', budget }
+  const request = {
+    key: t.ids.next(),
+    taskId: 'task-2',
+    agent: 'coder',
+    prompt: 'Do it.',
+    purse: { ...purse, id: 'task:task-2' },
+  }
   await spawner.spawn(request, never)
   const waiting = [spawner.ended(request.key, never), spawner.ended(request.key, never)]
   await spawner.stop(request.key, 'not wanted any more')
@@ -95,7 +130,7 @@ it('a turn is stopped by its key, waiters are informed, and an unknown key is re
 })
 
 it('[H6.3] the end of a stopped turn is a fallback with its reason, whatever its partial work claims', async () => {
-  const request = { key: t.ids.next(), taskId: 'task-5', agent: 'coder', prompt: 'Do it.', budget }
+  const request = { key: t.ids.next(), taskId: 'task-5', agent: 'coder', prompt: 'Do it.', purse }
   await spawner.spawn(request, never)
   const [turn] = await t.claim()
   const claim = '{"status": "done", "files": ["a.txt"], "tokenUsage": 9}'
@@ -117,7 +152,7 @@ it('[W2.5] an active turn whose target has no worker says so, also if it is queu
   await t.kernel.putAgents([{ projectId: project, agentId: 'stranded', workerTarget: 'gpu' }])
   const keys = [t.ids.next(), t.ids.next()]
   for (const key of keys)
-    await spawner.spawn({ key, taskId: 'task-6', agent: 'stranded', prompt: 'Do it.', budget }, never)
+    await spawner.spawn({ key, taskId: 'task-6', agent: 'stranded', prompt: 'Do it.', purse }, never)
   for (const key of keys) expect(await spawner.status(key)).not.toHaveProperty('waitsFor')
   await t.all(
     `update state.agent_state_head set updated_at = state.now() - interval '70 seconds' where agent_id = 'stranded'`,
@@ -129,7 +164,7 @@ it('[W2.5] an active turn whose target has no worker says so, also if it is queu
 })
 
 it('an aborted wait returns the current status of the turn', async () => {
-  const request = { key: t.ids.next(), taskId: 'task-3', agent: 'tester', prompt: 'Do it.', budget }
+  const request = { key: t.ids.next(), taskId: 'task-3', agent: 'tester', prompt: 'Do it.', purse }
   await spawner.spawn(request, never)
   const patience = new AbortController()
   const waiting = spawner.ended(request.key, patience.signal)
@@ -139,7 +174,7 @@ it('an aborted wait returns the current status of the turn', async () => {
 })
 
 it('the spawner does not know the turns of another project', async () => {
-  const request = { key: t.ids.next(), taskId: 'task-4', agent: 'tester', prompt: 'Do it.', budget }
+  const request = { key: t.ids.next(), taskId: 'task-4', agent: 'tester', prompt: 'Do it.', purse }
   await spawner.spawn(request, never)
   const elsewhere = kernelSpawner({ kernel: t.kernel, projectId: 'elsewhere', clock: t.clock, log: quietLog })
   expect(await elsewhere.status(request.key)).toEqual({ status: 'unknown' })

@@ -8,7 +8,7 @@ import {
 } from '../../src/board/dispatch/dispatcher.js'
 import type { FileEvidence } from '../../src/board/ports.js'
 import { defaultAcceptance } from '../../src/board/policies/acceptance.js'
-import { defaultBudget } from '../../src/board/policies/budget.js'
+import { defaultBudget, referenceLimits, type BudgetPolicy } from '../../src/board/policies/budget.js'
 import { defaultRecovery } from '../../src/board/policies/recovery.js'
 import type { Board, Draft } from '../../src/board/log/task.js'
 import type { Ids } from '../../src/ports/ids.js'
@@ -20,6 +20,12 @@ import { memoryRoot, openMemoryBoard, type MemoryRoot } from './memory-board.js'
 import { quietLog } from './quiet-log.js'
 
 /** What survives a crash: the log, the kernel, the disk, the clock. */
+/** What the reference's own file says. */
+export const referenceBudget: BudgetPolicy = {
+  ...defaultBudget,
+  global: { ...defaultBudget.global, ...referenceLimits },
+}
+
 export interface World {
   readonly root: MemoryRoot
   readonly kernel: FakeKernel
@@ -36,7 +42,7 @@ export interface World {
 
 export const policies: DispatchPolicies = {
   recovery: defaultRecovery,
-  budget: defaultBudget,
+  budget: referenceBudget,
   acceptance: { ...defaultAcceptance, default: { ...defaultAcceptance.default, minEvidence: 0 } },
   calls: defaultCallPolicy,
 }

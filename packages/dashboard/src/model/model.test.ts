@@ -240,6 +240,7 @@ describe('a turn', () => {
     const budget: TurnBudget = {
       budget_id: 'b',
       parent_budget_id: null,
+      exceeded_keys: [],
       tokens: { used: 10_000, limit: 100_000 },
       cost_micros: { used: 5, limit: null },
       wall_ms: { used: 60_000, limit: 90_000 },

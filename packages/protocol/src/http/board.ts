@@ -147,7 +147,7 @@ const report = z.object({
       recoveryState: z.string().nullable(),
       cooldownActive: z.boolean(),
       cooldownUntil: z.string().nullable(),
-      metrics: z.object({ elapsedMs: z.number(), tokenUsage: z.number() }),
+      metrics: z.object({ elapsedMs: z.number(), tokenUsage: z.number(), costMicros: z.number() }),
       degradeAction: z.string().nullable(),
       exceededKeys: list(z.string()),
     })

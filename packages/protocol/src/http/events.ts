@@ -21,7 +21,7 @@ const projectEvent = z.object({
   subject: z.string().describe('the subject under which the relay publishes it'),
   kind: z.enum(eventKinds),
   payload: record.describe(
-    '`agent_turn_id`, `agent_id`, and by kind: task `status`, `output_box_id`, `deliverable_card_id`, `error`; state `status` (one event per transition: dispatched, running, suspended, idle), `turn_epoch`, `metadata` (activity, tool, waits, `reclaimed`); step `step_id`, `phase`; command `tool_call_id`, `tool_name`',
+    '`agent_turn_id`, `agent_id`, and by kind: task `status`, `output_box_id`, `deliverable_card_id`, `error`, with `budget_exceeded` the `exceeded_keys`; state `status` (one event per transition: dispatched, running, suspended, idle), `turn_epoch`, `metadata` (activity, tool, waits, `reclaimed`); step `step_id`, `phase`; command `tool_call_id`, `tool_name`',
   ),
   agent_turn_id: z.string().nullable(),
   created_at: time,

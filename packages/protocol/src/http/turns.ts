@@ -1,6 +1,6 @@
 /** Turns: enqueue, list, read, wait, stop. */
 import { z } from 'zod'
-import { activities, deliverableKinds, outcomes, turnStatuses, waitStatuses } from '../vocabulary.js'
+import { activities, budgetKeys, deliverableKinds, outcomes, turnStatuses, waitStatuses } from '../vocabulary.js'
 import {
   card,
   fieldSpec,
@@ -157,6 +157,9 @@ const fallback = z.object({
   ended_by: z.string().describe('`worker`, `watchdog`, or who requested the stop'),
   reason: z.string(),
   started: z.boolean().describe('false: no worker ever started the turn'),
+  exceeded_keys: list(z.enum(budgetKeys))
+    .optional()
+    .describe('with code `budget_exceeded`: the limits that ended the turn'),
   cards: z.number().describe('how many cards the turn wrote; at most 200 are counted'),
   last_text: z
     .string()
@@ -203,18 +206,23 @@ const turnTrail = z.object({
   output_box_id: z.string().nullable(),
   usage: z.object({
     steps: z.number(),
-    total_tokens: z.number(),
-    input_tokens: z.number(),
+    total_tokens: z.number().describe('all kinds, cache reads included'),
+    input_tokens: z.number().describe('without tokens that were read from a cache or written to one'),
     output_tokens: z.number(),
+    cache_read_tokens: z.number(),
+    cache_write_tokens: z.number(),
     cost_micros: z.number().nullable().describe('null: no step reported a cost'),
   }),
   budget: z
     .object({
       budget_id: z.string(),
       parent_budget_id: z.string().nullable(),
-      tokens: used,
+      tokens: used.describe('fresh tokens: cache reads do not count'),
       cost_micros: used,
-      wall_ms: used,
+      wall_ms: used.describe('working time: waits for people do not count'),
+      exceeded_keys: list(z.enum(budgetKeys)).describe(
+        'the limits that stopped the turn, or that its last call did not fit in',
+      ),
     })
     .nullable(),
 })

@@ -3,7 +3,7 @@
  * a folder under state/runs that is created exclusively, so one key runs one command. The command's own shell records its exit
  * code, so nothing is lost if the dispatcher dies. Every run has a time limit.
  */
-import { Terminal } from '@bellwether/protocol'
+import { budgetExceeded, budgetKeys, Terminal } from '@bellwether/protocol'
 import { join } from 'node:path'
 import { type Clock, defined, type Log, onAbort } from '@bellwether/base'
 import { z } from 'zod'
@@ -56,6 +56,7 @@ const requestShape = z.object({
 const resultShape = z.object({
   outcome: z.enum(['success', 'failed', 'timeout', 'canceled']),
   error: z.string().nullable(),
+  exceededKeys: z.array(z.enum(budgetKeys)).optional(),
   elapsedMs: z.number(),
 })
 type Result = z.output<typeof resultShape>
@@ -83,7 +84,8 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
     await disk.createExclusive(join(folder, 'result.json'), draft, Buffer.from(JSON.stringify(result)))
   }
 
-  async function run(request: SpawnRequest, timeoutMs: number, stop: AbortSignal): Promise<void> {
+  /** `byBudget`: the time limit is the rest of the task's budget. */
+  async function run(request: SpawnRequest, timeoutMs: number, byBudget: boolean, stop: AbortSignal): Promise<void> {
     const ran = await runCommand(
       {
         command: ['/bin/sh', '-c', script, 'agent', join(runsFolder, request.key), options.command],
@@ -98,6 +100,8 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
     const code = (await text(request.key, 'code'))?.trim()
     if (code !== undefined) return saveResult(request.key, { ...ofCode(code), elapsedMs })
     const stopReason = stop.aborted ? String(stop.reason) : null
+    if (stopReason === null && ran.timedOut && byBudget)
+      return saveResult(request.key, { outcome: 'failed', error: budgetExceeded, exceededKeys: ['wall_ms'], elapsedMs })
     await saveResult(request.key, {
       outcome: stopReason !== null ? 'canceled' : ran.timedOut ? 'timeout' : 'failed',
       error:
@@ -116,8 +120,10 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
     if (result === null) return { status: 'active', agentTurnId: key }
     const answer = parseResult(await text(key, 'output'))
     const errors = (await text(key, 'errors'))?.trim() ?? ''
-    const error = result.error === null ? null : [result.error, errors].filter((part) => part !== '').join(': ')
-    return { status: 'ended', agentTurnId: key, ...result, error, ...answer }
+    const { error: code, exceededKeys, ...rest } = result
+    const error =
+      code === null || code === budgetExceeded ? code : [code, errors].filter((part) => part !== '').join(': ')
+    return { status: 'ended', agentTurnId: key, ...rest, error, ...defined({ exceededKeys }), ...answer }
   }
 
   /** A run that isReused process started. Null: its command is still running. */
@@ -169,10 +175,9 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
     async spawn(request) {
       const { key, agent } = request
       const folder = folderOf(key)
-      const timeoutMs = Math.max(
-        1,
-        Math.min(options.timeoutMs, request.budget.maxWallTimeMs ?? Number.POSITIVE_INFINITY),
-      )
+      const { limits, used } = request.purse
+      const budgetMs = limits.wallTimeMs === null ? Number.POSITIVE_INFINITY : limits.wallTimeMs - used.wallTimeMs
+      const timeoutMs = Math.max(1, Math.min(options.timeoutMs, budgetMs))
       await disk.makeFolder(folder)
       const draft = join(folder, `prompt.${ids.next()}.draft`)
       await disk.writeDraft(draft, [request.prompt])
@@ -190,7 +195,7 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
       )
       if (made === 'taken') return { agentTurnId: key }
       const stop = new AbortController()
-      const done = run(request, timeoutMs, stop.signal)
+      const done = run(request, timeoutMs, budgetMs <= timeoutMs, stop.signal)
         .catch((error: unknown) => options.log.error({ err: error, key }, 'cannot record the end of a command'))
         .finally(() => here.delete(key))
       here.set(key, { stop, done })

@@ -24,7 +24,7 @@ export function spawnReport(
     recoveryState: null,
     cooldownActive: false,
     cooldownUntil: null,
-    metrics: { elapsedMs: 0, tokenUsage: 0 },
+    metrics: { elapsedMs: 0, tokenUsage: 0, costMicros: 0 },
     degradeAction: null,
     exceededKeys: [],
     ...rest,

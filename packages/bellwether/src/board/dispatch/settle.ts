@@ -4,7 +4,6 @@
  * turn, that move stands.
  */
 import { defined, errorMessage } from '@bellwether/base'
-import { InvalidInput } from '@bellwether/protocol'
 import { retryCall } from '../../ports/retry.js'
 import {
   withExistingAgents,
@@ -14,13 +13,22 @@ import {
   type Dispatcher,
   type DispatchPolicies,
 } from './dispatcher.js'
+import { InvalidInput, type BudgetKey } from '@bellwether/protocol'
 import { abortOf, iso, openRun } from '../tasks/task-fields.js'
 import { collectEvidence } from './collect-evidence.js'
 import { handoffEntry } from '../tasks/reminders.js'
 import { parseObject } from '../policies/inside.js'
 import { accept, type EvidenceRecord } from '../policies/acceptance.js'
-import { budgetOf, budgetPayload, recordAndCheckBudget, type BudgetVerdict } from '../policies/budget.js'
 import { eligibleChain } from '../policies/eligible.js'
+import {
+  budgetPayload,
+  budgetsOf,
+  policyKeys,
+  recordAndCheckBudget,
+  type BudgetVerdict,
+  type ExceededKey,
+  type Usage,
+} from '../policies/budget.js'
 import type { Backfill, LessonSource } from '../policies/knowledge.js'
 import { reportedFailure } from '../policies/reported-failure.js'
 import { recover, recoveryCleared, recoveryOf, recoveryPayload } from '../policies/recovery.js'
@@ -36,12 +44,11 @@ export type Verdict =
   | { readonly is: 'person'; readonly reasonCode: string; readonly detail: string }
   | { readonly is: 'over_budget'; readonly detail: string }
 
-export interface Closing {
+export interface Closing extends Usage {
   readonly outcome: string
   readonly error: string | null
   readonly agentTurnId: string | null
-  readonly tokenUsage: number
-  readonly elapsedMs: number
+  readonly exceededKeys?: readonly BudgetKey[]
   readonly deliverable?: Readonly<Record<string, unknown>> | null
   readonly verdict: Verdict
 }
@@ -182,8 +189,9 @@ export function closingDrafts(
   if (task === undefined || run?.runId !== runId) return []
   const { outcome, verdict } = closing
   const [tokenUsage, elapsedMs] = [usageCount(closing.tokenUsage), usageCount(closing.elapsedMs)]
-  const usage = { taskId, agent: run.agent, tokenUsage, elapsedMs }
-  const budget = recordAndCheckBudget(policies.budget, budgetOf(task, run.agent), usage, iso(nowMs))
+  const costMicros = usageCount(closing.costMicros ?? 0)
+  const usage = { ...closing, taskId, agent: run.agent }
+  const budget = recordAndCheckBudget(policies.budget, budgetsOf(task), usage, iso(nowMs))
   const ending = {
     runId,
     outcome,
@@ -195,7 +203,7 @@ export function closingDrafts(
   }
   const error = verdict.is === 'done' ? null : verdict.detail.slice(0, reasonMaxChars)
   const about = { runId, agent: run.agent, agentTurnId: closing.agentTurnId ?? run.agentTurnId ?? null, outcome, error }
-  const metrics = { elapsedMs, tokenUsage }
+  const metrics = { elapsedMs, tokenUsage, costMicros }
   // A person moved the task during the turn: record the result, change nothing else.
   if (task.status !== 'in_progress')
     return [
@@ -216,7 +224,7 @@ export function closingDrafts(
     ]
   }
   if (verdict.is === 'over_budget' || !budget.verdict.allowed) {
-    const over = overBudget(budget.verdict)
+    const over = overBudget(budget.verdict, closing.exceededKeys ?? [])
     const entry = handoffEntry(policies.recovery, taskId, 'budget_exceeded', nowMs, 'escalate')
     const spawn = spawnReport(about, { metrics, ...over, recoveryState: entry.recoveryState })
     const accepted = verdict.is === 'done' ? { evidence: boundedEvidence(verdict.evidence) } : {}
@@ -306,12 +314,17 @@ function blocked(
   }
 }
 
-function overBudget(budget: BudgetVerdict) {
+function overBudget(budget: BudgetVerdict, stoppedBy: readonly BudgetKey[]) {
   const stopped = { reasonCode: 'budget_exceeded', nextAssignee: 'human', action: 'escalate' } as const
-  if (!budget.allowed) return { ...stopped, degradeAction: budget.degradeAction, exceededKeys: budget.exceededKeys }
+  if (!budget.allowed)
+    return { ...stopped, degradeAction: budget.degradeAction, exceededKeys: merged(budget.exceededKeys) }
   // The kernel stopped the turn at its limit: the recorded usage may be slightly lower.
   const degradeAction = budget.limits.onExceeded ?? budget.limits.degradePolicy[0] ?? 'manual_handoff'
-  return { ...stopped, degradeAction, exceededKeys: [] }
+  return { ...stopped, degradeAction, exceededKeys: merged([]) }
+
+  function merged(keys: readonly ExceededKey[]): readonly ExceededKey[] {
+    return [...new Set([...keys, ...policyKeys(stoppedBy)])]
+  }
 }
 
 function boundedDeliverable(deliverable: Readonly<Record<string, unknown>> | null): unknown {

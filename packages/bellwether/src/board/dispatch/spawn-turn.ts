@@ -9,7 +9,7 @@ import { retryCall } from '../../ports/retry.js'
 import { forgetRun, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
 import { openRun } from '../tasks/task-fields.js'
 import type { KernelIdentity, TurnStatus } from '../ports.js'
-import { budgetOf, precheckBudget, spawnBudget } from '../policies/budget.js'
+import { purseOf } from '../policies/budget.js'
 import type { KnowledgeOutcome } from '@bellwether/protocol/http'
 import { promptFor } from './prompt.js'
 import { closeRun } from './settle.js'
@@ -77,8 +77,8 @@ export async function spawnTurn(
   // If this process was stopped for long, another one may have given up the run: do not spawn.
   if (dispatcher.clock.monotonicMs() - beforeMs > dispatcher.settings.spawnGraceMs / 2) return
   const task = dispatcher.board.state.tasks.get(taskId)
-  const verdict = precheckBudget(policies.budget, task === undefined ? undefined : budgetOf(task, agent), agent)
-  const request = { key: runId, taskId, agent, prompt, budget: spawnBudget(verdict) }
+  if (task === undefined) return
+  const request = { key: runId, taskId, agent, prompt, purse: purseOf(policies.budget, task, agent) }
   const call = { kind: 'command_routing', name: `spawning the turn of ${taskId}` } as const
   let givenUp = false
   const spawn = (signal: AbortSignal) => {

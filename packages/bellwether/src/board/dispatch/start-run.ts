@@ -18,7 +18,7 @@ import { kernelIdentity, spawnTurn, buildPrompt } from './spawn-turn.js'
 import type { KernelIdentity } from '../ports.js'
 import { handoffEntry } from '../tasks/reminders.js'
 import { chooseAgent } from '../policies/eligible.js'
-import { budgetOf, precheckBudget } from '../policies/budget.js'
+import { budgetsOf, precheckBudget, usedByTask } from '../policies/budget.js'
 import type { KnowledgeOutcome } from '@bellwether/protocol/http'
 import { recoveryPayload } from '../policies/recovery.js'
 import type { NextTask } from '../tasks/next-task.js'
@@ -102,7 +102,7 @@ async function claim(dispatcher: Dispatcher, policies: DispatchPolicies, pick: T
     if ('why' in choice) return refuse(choice.why, 'no_agent')
     const { agent } = choice
     const { taskId } = task
-    const verdict = precheckBudget(policies.budget, budgetOf(task, agent), agent)
+    const verdict = precheckBudget(policies.budget, budgetsOf(task), agent)
     result = { taskId, agent, claimId, allowed: verdict.allowed }
     const hold = { id: claimId, by: actor, since: iso(nowMs), until: iso(nowMs + settings.claimLeaseMs) }
     // An expired claim is taken over in place: the task already has the status.
@@ -111,7 +111,7 @@ async function claim(dispatcher: Dispatcher, policies: DispatchPolicies, pick: T
     if (verdict.allowed) return drafts
     const { reasonCode, nextAssignee, action, degradeAction, exceededKeys } = verdict
     const entry = handoffEntry(policies.recovery, taskId, reasonCode, nowMs, 'escalate')
-    const spent = budgetOf(task, agent)
+    const spent = usedByTask(budgetsOf(task))
     const spawn = spawnReport(
       { runId: null, agent, agentTurnId: null, outcome: 'not_spawned', error: null },
       {
@@ -121,7 +121,7 @@ async function claim(dispatcher: Dispatcher, policies: DispatchPolicies, pick: T
         recoveryState: entry.recoveryState,
         degradeAction,
         exceededKeys,
-        metrics: { elapsedMs: spent?.elapsedMs ?? 0, tokenUsage: spent?.tokenUsage ?? 0 },
+        metrics: { elapsedMs: spent.wallTimeMs, tokenUsage: spent.tokens, costMicros: spent.costMicros },
       },
     )
     const payload = { reason: reasonCode, reasonCode, claim: null, spawn, ...recoveryPayload(task, entry) }

@@ -10,17 +10,21 @@ import {
   precheckBudget,
   recordAndCheckBudget,
   defaultBudget,
-  spawnBudget,
+  noKinds,
+  purseOf,
+  referenceLimits,
   type BudgetEntry,
   type BudgetPolicy,
 } from './budget.js'
 
-const policy = defaultBudget
+/** What the reference's own file says. */
+const policy: BudgetPolicy = { ...defaultBudget, global: { ...defaultBudget.global, ...referenceLimits } }
 const at = '2026-03-01T10:00:00Z'
 const entry = (usage: Partial<BudgetEntry> = {}): BudgetEntry => ({
   taskId: 'T-1',
   agent: 'coder',
   tokenUsage: 0,
+  ...noKinds,
   elapsedMs: 0,
   retryCount: 0,
   exceededCount: 0,
@@ -28,17 +32,28 @@ const entry = (usage: Partial<BudgetEntry> = {}): BudgetEntry => ({
   ...usage,
 })
 const run = (tokenUsage: number, elapsedMs = 0) => ({ taskId: 'T-1', agent: 'coder', tokenUsage, elapsedMs })
+const entries = (...all: BudgetEntry[]) => new Map(all.map((one) => [one.agent, one]))
 const task = (fields: Record<string, unknown> = {}) => ({ taskId: 'T-1', fields }) as unknown as Task
 
 describe('budget', () => {
-  it('[H7.1] the defaults are 12000 tokens, 1200 seconds, 3 executions, the degrade sequence and the action when exceeded', () => {
+  it("[H7.1] [H7.8] the reference's file limits 12000 tokens and 1200 seconds; a project without a file has no token limit and room for a coding task", () => {
     expect(limitsFor(policy, 'anyone')).toEqual({
       maxTaskTokens: 12_000,
+      maxTaskCostUsd: 20,
       maxTaskWallTimeSec: 1_200,
       maxTaskRetries: 3,
       degradePolicy: ['reduced_context', 'manual_handoff', 'stop_run'],
       onExceeded: 'manual_handoff',
     })
+    // 200,000 tokens, of which 150,000 were read from a cache, in 20 minutes, for three dollars; twice.
+    const coding = { ...run(50_000, 1_200_000), cacheReadTokens: 150_000, costMicros: 3_000_000 }
+    const first = recordAndCheckBudget(defaultBudget, entries(), coding, at)
+    expect(first.verdict.allowed).toBe(true)
+    expect(recordAndCheckBudget(defaultBudget, entries(first.entry), coding, at).verdict.allowed).toBe(true)
+    expect(defaultBudget.global).toMatchObject({ maxTaskTokens: null, maxTaskCostUsd: 20, maxTaskWallTimeSec: 7_200 })
+    expect(
+      recordAndCheckBudget(defaultBudget, entries(), { ...coding, costMicros: 20_000_001 }, at).verdict,
+    ).toMatchObject({ allowed: false, exceededKeys: ['maxTaskCostUsd'] })
   })
 
   it('[H7.1] an agent overrides any limit, by its name in any case, and no other agent is affected', () => {
@@ -49,11 +64,11 @@ describe('budget', () => {
   })
 
   it('[H7.2] usage adds up per task and agent in the log, and is written to state/budget.state.json', () => {
-    const first = recordAndCheckBudget(policy, undefined, { ...run(100, 1_000), agent: 'Coder' }, at)
-    const second = recordAndCheckBudget(policy, first.entry, run(50, 500), at)
+    const first = recordAndCheckBudget(policy, entries(), { ...run(100, 1_000), agent: 'Coder' }, at)
+    const second = recordAndCheckBudget(policy, entries(first.entry), run(50, 500), at)
     expect(second.entry).toEqual(entry({ tokenUsage: 150, elapsedMs: 1_500, retryCount: 2 }))
     const written = task(budgetPayload(task(), second.entry))
-    const other = recordAndCheckBudget(policy, undefined, { ...run(7), agent: 'debugger' }, at).entry
+    const other = recordAndCheckBudget(policy, entries(), { ...run(7), agent: 'debugger' }, at).entry
     const both = task(budgetPayload(written, other))
     expect(budgetOf(both, 'CODER')).toEqual(second.entry)
     expect(JSON.parse(cacheText([...budgetEntries(both)], at))).toMatchObject({
@@ -66,9 +81,10 @@ describe('budget', () => {
   })
 
   it('[H7.3] a reached limit prevents the next spawn, and one below does not', () => {
-    expect(precheckBudget(policy, undefined, 'coder').allowed).toBe(true)
+    expect(precheckBudget(policy, entries(), 'coder').allowed).toBe(true)
     expect(
-      precheckBudget(policy, entry({ tokenUsage: 11_999, elapsedMs: 1_199_999, retryCount: 2 }), 'coder').allowed,
+      precheckBudget(policy, entries(entry({ tokenUsage: 11_999, elapsedMs: 1_199_999, retryCount: 2 })), 'coder')
+        .allowed,
     ).toBe(true)
     const cases = [
       [entry({ tokenUsage: 12_000 }), 'maxTaskTokens'],
@@ -76,20 +92,20 @@ describe('budget', () => {
       [entry({ retryCount: 3 }), 'maxTaskRetries'],
     ] as const
     for (const [used, key] of cases)
-      expect(precheckBudget(policy, used, 'coder')).toMatchObject({ allowed: false, exceededKeys: [key] })
+      expect(precheckBudget(policy, entries(used), 'coder')).toMatchObject({ allowed: false, exceededKeys: [key] })
   })
 
   it('[H7.3] a run that reaches its limit is allowed, and one that exceeds it is not', () => {
-    const last = recordAndCheckBudget(policy, entry({ tokenUsage: 11_000, retryCount: 2 }), run(1_000), at)
+    const last = recordAndCheckBudget(policy, entries(entry({ tokenUsage: 11_000, retryCount: 2 })), run(1_000), at)
     expect(last.verdict.allowed).toBe(true)
-    expect(recordAndCheckBudget(policy, entry({ tokenUsage: 11_000 }), run(1_001), at).verdict).toMatchObject({
+    expect(recordAndCheckBudget(policy, entries(entry({ tokenUsage: 11_000 })), run(1_001), at).verdict).toMatchObject({
       allowed: false,
       exceededKeys: ['maxTaskTokens'],
     })
   })
 
   it('[H7.4] an exceeded budget goes to a human, with the action and every exceeded key', () => {
-    const { verdict } = recordAndCheckBudget(policy, entry({ retryCount: 3 }), run(13_000, 1_300_000), at)
+    const { verdict } = recordAndCheckBudget(policy, entries(entry({ retryCount: 3 })), run(13_000, 1_300_000), at)
     expect(verdict).toMatchObject({
       allowed: false,
       reasonCode: 'budget_exceeded',
@@ -104,18 +120,36 @@ describe('budget', () => {
     const walking: BudgetPolicy = { ...policy, global: { ...policy.global, onExceeded: null } }
     let last: BudgetEntry | undefined
     const actions = [1, 2, 3, 4].map(() => {
-      const { verdict, entry: grown } = recordAndCheckBudget(walking, last, run(20_000), at)
+      const { verdict, entry: grown } = recordAndCheckBudget(
+        walking,
+        last === undefined ? entries() : entries(last),
+        run(20_000),
+        at,
+      )
       last = grown
       return verdict.allowed ? null : verdict.degradeAction
     })
     expect(actions).toEqual(['reduced_context', 'manual_handoff', 'stop_run', 'stop_run'])
   })
 
-  it('a spawn gets the remaining budget, and no limit if there is none', () => {
+  it('[H7.6] all agents of a task draw on one budget, and each agent has its own executions', () => {
+    const both = entries(entry({ tokenUsage: 8_000, retryCount: 3 }), entry({ agent: 'debugger', tokenUsage: 4_000 }))
+    expect(precheckBudget(policy, both, 'debugger')).toMatchObject({ allowed: false, exceededKeys: ['maxTaskTokens'] })
+    expect(precheckBudget(policy, both, 'coder')).toMatchObject({ exceededKeys: ['maxTaskTokens', 'maxTaskRetries'] })
+  })
+
+  it('a spawn gets the purse of its task, with its limits and what was used, and another one after a fresh budget', () => {
     const open: BudgetPolicy = { ...policy, global: { ...policy.global, maxTaskTokens: null } }
-    const verdict = precheckBudget(open, entry({ tokenUsage: 1e9, elapsedMs: 200_000 }), 'coder')
+    const verdict = precheckBudget(open, entries(entry({ tokenUsage: 1e9, elapsedMs: 200_000 })), 'coder')
     expect(verdict.allowed).toBe(true)
-    expect(spawnBudget(verdict)).toEqual({ maxTokens: null, maxWallTimeMs: 1_000_000 })
+    const one = { ...task({ budget: { coder: entry({ tokenUsage: 5, costMicros: 7 }) } }), createdAt: at }
+    const purse = purseOf(open, one, 'coder')
+    expect(purse).toEqual({
+      id: `task:T-1:${at}:0`,
+      limits: { tokens: null, costMicros: 20_000_000, wallTimeMs: 1_200_000 },
+      used: { tokens: 5, costMicros: 7, wallTimeMs: 0 },
+    })
+    expect(purseOf(open, { ...one, fields: { budgetGrants: 1 } }, 'coder').id).toBe(`task:T-1:${at}:1`)
   })
 
   it('[H7.2] usage never decreases or becomes invalid, whatever an executor reports', () => {
@@ -128,7 +162,12 @@ describe('budget', () => {
       fc.property(fc.array(fc.tuple(anything, anything), { maxLength: 20 }), (reports) => {
         let last: BudgetEntry | undefined
         for (const [tokens, elapsed] of reports) {
-          const { entry: grown, verdict } = recordAndCheckBudget(policy, last, run(tokens, elapsed), at)
+          const { entry: grown, verdict } = recordAndCheckBudget(
+            policy,
+            last === undefined ? entries() : entries(last),
+            run(tokens, elapsed),
+            at,
+          )
           for (const key of ['tokenUsage', 'elapsedMs', 'retryCount'] as const) {
             expect(Number.isSafeInteger(grown[key])).toBe(true)
             expect(grown[key]).toBeGreaterThanOrEqual(last?.[key] ?? 0)

@@ -1,9 +1,11 @@
 /**
- * The budget of a task per agent: tokens, wall time, executions. Usage only grows and is never negative or NaN. The agent's
- * own limits override the global ones. A reached limit prevents the next spawn; an exceeded one blocks the task with
- * `budget_exceeded` and asks a person. Pure: usage is in the log, and the state file is a cache.
+ * The budget of a task: fresh tokens, cost and working time over all its runs and agents, and executions per agent. Usage only
+ * grows and is never negative or NaN. The agent's own limits override the global ones. A reached limit prevents the next spawn;
+ * an exceeded one blocks the task with `budget_exceeded` and asks a person. Pure: usage is in the log, and the state file is a
+ * cache. The kernel's purse enforces the same limits while a turn runs.
  */
 import { defined } from '@bellwether/base'
+import type { BudgetKey } from '@bellwether/protocol'
 import { z } from 'zod'
 import type { Task } from '../log/task.js'
 import { entryKey, recordField, type Named } from './entries.js'
@@ -16,8 +18,10 @@ export const degradeActions = ['reduced_context', 'manual_handoff', 'stop_run'] 
 export type DegradeAction = (typeof degradeActions)[number]
 
 const limits = z.strictObject({
-  /** Null: no limit. */
+  /** Fresh tokens: input, output and cache writes; cache reads do not count. Null: no limit, as for every limit. */
   maxTaskTokens: bounds.count(1).nullable(),
+  maxTaskCostUsd: z.number().positive().max(1_000_000).nullable(),
+  /** Working time: waits for people do not count. */
   maxTaskWallTimeSec: bounds.seconds(0.001).nullable(),
   /** Counts executions. */
   maxTaskRetries: bounds.count(1).nullable(),
@@ -31,10 +35,16 @@ const policyShape = z.strictObject({ global: limits, agents: nameMap(limits.part
 export type BudgetPolicy = z.output<typeof policyShape>
 export const budgetShape = policyShape.extend({ global: limits.partial() }).partial()
 
+/** The limits that the reference's own file has; a migrated policy states them. */
+export const referenceLimits = { maxTaskTokens: 12_000, maxTaskWallTimeSec: 1_200, maxTaskRetries: 3 } as const
+
 export const defaultBudget: BudgetPolicy = {
   global: {
-    maxTaskTokens: 12_000,
-    maxTaskWallTimeSec: 1_200,
+    // A coding agent reads its context again with every call, mostly from a cache: money limits it, not a number of tokens.
+    maxTaskTokens: null,
+    // Room for three attempts of a large coding task.
+    maxTaskCostUsd: 20,
+    maxTaskWallTimeSec: 7_200,
     maxTaskRetries: 3,
     degradePolicy: ['reduced_context', 'manual_handoff', 'stop_run'],
     onExceeded: 'manual_handoff',
@@ -42,13 +52,27 @@ export const defaultBudget: BudgetPolicy = {
   agents: {},
 }
 
-export type ExceededKey = 'maxTaskTokens' | 'maxTaskWallTimeSec' | 'maxTaskRetries'
+export type ExceededKey = 'maxTaskTokens' | 'maxTaskCostUsd' | 'maxTaskWallTimeSec' | 'maxTaskRetries'
+
+const keyNames: Readonly<Record<BudgetKey, ExceededKey>> = {
+  tokens: 'maxTaskTokens',
+  cost_micros: 'maxTaskCostUsd',
+  wall_ms: 'maxTaskWallTimeSec',
+}
+/** The names of the kernel's limits in this policy. */
+export const policyKeys = (keys: readonly BudgetKey[]): ExceededKey[] => keys.map((key) => keyNames[key])
 
 /** One entry of state/budget.state.json, and of `budget` in a task's fields. */
 const entryShape = z.object({
   taskId: z.string(),
   agent: z.string().min(1),
+  /** Fresh tokens; the kinds below add up to it, without cache reads. */
   tokenUsage: z.number().min(0),
+  inputTokens: z.number().min(0).default(0),
+  outputTokens: z.number().min(0).default(0),
+  cacheReadTokens: z.number().min(0).default(0),
+  cacheWriteTokens: z.number().min(0).default(0),
+  costMicros: z.number().min(0).default(0),
   elapsedMs: z.number().min(0),
   retryCount: z.number().min(0),
   /** How often a run exceeded a limit. */
@@ -57,8 +81,20 @@ const entryShape = z.object({
 })
 export type BudgetEntry = Readonly<z.output<typeof entryShape>>
 
-/** The usage of one execution. */
-export interface Usage {
+/** For an entry of which only the total is known. */
+export const noKinds = {
+  inputTokens: 0,
+  outputTokens: 0,
+  cacheReadTokens: 0,
+  cacheWriteTokens: 0,
+  costMicros: 0,
+} as const
+
+const kinds = ['inputTokens', 'outputTokens', 'cacheReadTokens', 'cacheWriteTokens', 'costMicros'] as const
+
+/** The usage of one execution. The kinds are absent if only a total is known. */
+export interface Usage extends Partial<Readonly<Record<(typeof kinds)[number], number>>> {
+  /** Fresh tokens. */
   readonly tokenUsage: number
   readonly elapsedMs: number
 }
@@ -66,9 +102,13 @@ export interface Usage {
 export interface Remaining {
   /** Null: no limit. Never negative. */
   readonly tokens: number | null
+  readonly costMicros: number | null
   readonly wallTimeMs: number | null
   readonly retries: number | null
 }
+
+/** What a task has used with each agent. */
+export type BudgetEntries = ReadonlyMap<string, BudgetEntry>
 
 export type BudgetVerdict = { readonly limits: Limits; readonly remaining: Remaining } & (
   | { readonly allowed: true }
@@ -96,30 +136,45 @@ function counted(value: number): number {
 }
 const added = (left: number, right: number) => Math.min(counted(left) + counted(right), Number.MAX_SAFE_INTEGER)
 
-function usageByKey(
-  entry: BudgetEntry | undefined,
-  limit: Limits,
-): readonly (readonly [ExceededKey, number, number | null])[] {
-  const wallMs = limit.maxTaskWallTimeSec === null ? null : limit.maxTaskWallTimeSec * 1_000
-  return [
-    ['maxTaskTokens', counted(entry?.tokenUsage ?? 0), limit.maxTaskTokens],
-    ['maxTaskWallTimeSec', counted(entry?.elapsedMs ?? 0), wallMs],
-    ['maxTaskRetries', counted(entry?.retryCount ?? 0), limit.maxTaskRetries],
-  ]
+/** What all agents together have used of a task. */
+export function usedByTask(entries: BudgetEntries): { tokens: number; costMicros: number; wallTimeMs: number } {
+  const sum = (key: 'tokenUsage' | 'costMicros' | 'elapsedMs') =>
+    [...entries.values()].reduce((total, entry) => added(total, entry[key]), 0)
+  return { tokens: sum('tokenUsage'), costMicros: sum('costMicros'), wallTimeMs: sum('elapsedMs') }
+}
+
+/** The limits in the units of the kernel. */
+function limitsOf({ maxTaskTokens: tokens, maxTaskCostUsd, maxTaskWallTimeSec }: Limits) {
+  return {
+    tokens,
+    costMicros: maxTaskCostUsd === null ? null : Math.round(maxTaskCostUsd * 1e6),
+    wallTimeMs: maxTaskWallTimeSec === null ? null : Math.ceil(maxTaskWallTimeSec * 1_000),
+  }
 }
 
 function evaluate(
   policy: BudgetPolicy,
   agent: string,
-  entry: BudgetEntry | undefined,
+  entries: BudgetEntries,
   isExceeded: (usage: number, limit: number) => boolean,
 ): BudgetVerdict {
   const limits = limitsFor(policy, agent)
-  const usage = usageByKey(entry, limits)
-  const [tokens, wallTimeMs, retries] = usage.map(([, use, limit]) =>
-    limit === null ? null : Math.max(0, limit - use),
-  )
-  const remaining = { tokens: tokens ?? null, wallTimeMs: wallTimeMs ?? null, retries: retries ?? null }
+  const [used, most] = [usedByTask(entries), limitsOf(limits)]
+  const entry = entries.get(agentKey(agent))
+  const executions = counted(entry?.retryCount ?? 0)
+  const usage: readonly (readonly [ExceededKey, number, number | null])[] = [
+    ['maxTaskTokens', used.tokens, most.tokens],
+    ['maxTaskCostUsd', used.costMicros, most.costMicros],
+    ['maxTaskWallTimeSec', used.wallTimeMs, most.wallTimeMs],
+    ['maxTaskRetries', executions, limits.maxTaskRetries],
+  ]
+  const left = (use: number, limit: number | null) => (limit === null ? null : Math.max(0, limit - use))
+  const remaining = {
+    tokens: left(used.tokens, most.tokens),
+    costMicros: left(used.costMicros, most.costMicros),
+    wallTimeMs: left(used.wallTimeMs, most.wallTimeMs),
+    retries: left(executions, limits.maxTaskRetries),
+  }
   const exceededKeys = usage.filter(([, use, limit]) => limit !== null && isExceeded(use, limit)).map(([key]) => key)
   if (exceededKeys.length === 0) return { allowed: true, limits, remaining }
   const times = Math.max(0, (entry?.exceededCount ?? 0) - 1)
@@ -137,39 +192,61 @@ function evaluate(
 }
 
 /** Before a spawn: a reached limit leaves nothing to use. */
-export function precheckBudget(policy: BudgetPolicy, entry: BudgetEntry | undefined, agent: string): BudgetVerdict {
-  return evaluate(policy, agent, entry, (usage, limit) => usage >= limit)
+export function precheckBudget(policy: BudgetPolicy, entries: BudgetEntries, agent: string): BudgetVerdict {
+  return evaluate(policy, agent, entries, (usage, limit) => usage >= limit)
 }
 
 /** After a run: adds one execution and checks which limits it exceeded. `budgetPayload` writes the entry. */
 export function recordAndCheckBudget(
   policy: BudgetPolicy,
-  entry: BudgetEntry | undefined,
+  entries: BudgetEntries,
   run: { readonly taskId: string; readonly agent: string } & Usage,
   at: string,
 ): { readonly verdict: BudgetVerdict; readonly entry: BudgetEntry } {
+  const agent = agentKey(run.agent)
+  const entry = entries.get(agent)
+  const byKind = Object.fromEntries(kinds.map((kind) => [kind, added(entry?.[kind] ?? 0, run[kind] ?? 0)])) as {
+    readonly [kind in (typeof kinds)[number]]: number
+  }
   const grown: BudgetEntry = {
     taskId: run.taskId,
-    agent: agentKey(run.agent),
+    agent,
     tokenUsage: added(entry?.tokenUsage ?? 0, run.tokenUsage),
+    ...byKind,
     elapsedMs: added(entry?.elapsedMs ?? 0, run.elapsedMs),
     retryCount: added(entry?.retryCount ?? 0, 1),
     exceededCount: counted(entry?.exceededCount ?? 0),
     updatedAt: at,
   }
-  const exceeds = (usage: number, limit: number) => usage > limit
-  const verdict = evaluate(policy, run.agent, grown, exceeds)
+  const check = (one: BudgetEntry) =>
+    evaluate(policy, run.agent, new Map([...entries, [agent, one]]), (usage, limit) => usage > limit)
+  const verdict = check(grown)
   if (verdict.allowed) return { verdict, entry: grown }
   const counts = { ...grown, exceededCount: added(grown.exceededCount, 1) }
-  return { verdict: evaluate(policy, run.agent, counts, exceeds), entry: counts }
+  return { verdict: check(counts), entry: counts }
 }
 
-/** The budget of a spawn: the remaining tokens and time. */
-export function spawnBudget({ remaining }: BudgetVerdict): {
-  readonly maxTokens: number | null
-  readonly maxWallTimeMs: number | null
-} {
-  return { maxTokens: remaining.tokens, maxWallTimeMs: remaining.wallTimeMs }
+/** The purse of a task, which pays for all its runs and their children. */
+export interface TaskPurse {
+  /** Another id after a person has granted a fresh budget. */
+  readonly id: string
+  /** Null: no limit. */
+  readonly limits: {
+    readonly tokens: number | null
+    readonly costMicros: number | null
+    readonly wallTimeMs: number | null
+  }
+  /** What the log says, for a kernel that does not know the purse yet. */
+  readonly used: { readonly tokens: number; readonly costMicros: number; readonly wallTimeMs: number }
+}
+
+export function purseOf(policy: BudgetPolicy, task: Task, agent: string): TaskPurse {
+  const grants = task.fields['budgetGrants']
+  return {
+    id: `task:${task.taskId}:${task.createdAt}:${typeof grants === 'number' ? grants : 0}`,
+    limits: limitsOf(limitsFor(policy, agent)),
+    used: usedByTask(budgetsOf(task)),
+  }
 }
 
 export function asBudgetEntry(value: unknown): BudgetEntry | undefined {

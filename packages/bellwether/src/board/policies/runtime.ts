@@ -6,7 +6,7 @@
 import { isObject, type JsonObject } from '../log/json.js'
 import type { z } from 'zod'
 import { defaultCallPolicy, type RetryPolicy } from '../../ports/retry.js'
-import { defaultBudget, type ExceededKey, type Limits } from './budget.js'
+import { referenceLimits } from './budget.js'
 import { attemptsShape, backoffShape } from './retry.js'
 import { bounds } from './shape.js'
 
@@ -23,7 +23,7 @@ export interface RuntimeV2 {
   readonly orchestrator: {
     readonly maxConcurrentSpawns: number
     readonly retryPolicy: RetryPolicy
-    readonly budgetPolicy: { readonly guardrails: Pick<Limits, ExceededKey> }
+    readonly budgetPolicy: { readonly guardrails: Readonly<Record<keyof typeof referenceLimits, number>> }
   }
 }
 
@@ -39,7 +39,6 @@ export interface RuntimePolicy {
 }
 
 const { maxAttempts, backoff } = defaultCallPolicy.retry
-const { global } = defaultBudget
 
 interface Field {
   readonly path: readonly string[]
@@ -62,9 +61,13 @@ const fields: readonly Field[] = [
   field('orchestrator.retryPolicy.backoff.maxMs', backoffShape.shape.maxMs, backoff.maxMs),
   field('orchestrator.retryPolicy.backoff.multiplier', backoffShape.shape.multiplier, backoff.multiplier),
   field('orchestrator.retryPolicy.backoff.jitterPct', backoffShape.shape.jitterPct, backoff.jitterPct),
-  field('orchestrator.budgetPolicy.guardrails.maxTaskTokens', bounds.count(1), global.maxTaskTokens),
-  field('orchestrator.budgetPolicy.guardrails.maxTaskWallTimeSec', bounds.seconds(0.001), global.maxTaskWallTimeSec),
-  field('orchestrator.budgetPolicy.guardrails.maxTaskRetries', bounds.count(1), global.maxTaskRetries),
+  field('orchestrator.budgetPolicy.guardrails.maxTaskTokens', bounds.count(1), referenceLimits.maxTaskTokens),
+  field(
+    'orchestrator.budgetPolicy.guardrails.maxTaskWallTimeSec',
+    bounds.seconds(0.001),
+    referenceLimits.maxTaskWallTimeSec,
+  ),
+  field('orchestrator.budgetPolicy.guardrails.maxTaskRetries', bounds.count(1), referenceLimits.maxTaskRetries),
 ]
 
 export interface Normalized {

@@ -5,7 +5,7 @@
  */
 import { z } from 'zod'
 import { isObject } from '../log/json.js'
-import type { BudgetEntry } from '../policies/budget.js'
+import { noKinds, type BudgetEntry } from '../policies/budget.js'
 import { human, type RecoveryEntry } from '../policies/recovery.js'
 
 /** An entry with the two parts of its key. */
@@ -97,6 +97,7 @@ export function referenceBudget({ taskId, name, value }: Found): BudgetEntry | '
     taskId,
     agent,
     tokenUsage: wholeCount(entry.tokenUsage),
+    ...noKinds,
     elapsedMs: wholeCount(entry.elapsedMs),
     retryCount: wholeCount(entry.retryCount),
     exceededCount: 0,

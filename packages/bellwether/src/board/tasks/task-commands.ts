@@ -13,7 +13,7 @@ import { recoveryCleared, type RecoveryEntry } from '../policies/recovery.js'
 import { withoutRecovery } from './reminders.js'
 import { dependsOn } from './ready.js'
 import { draftsAlongPath, statusPath } from './status-path.js'
-import type { BoardState, Draft, TaskEvent } from '../log/task.js'
+import type { BoardState, Draft, Task, TaskEvent } from '../log/task.js'
 
 type Lines = Promise<readonly TaskEvent[]>
 
@@ -188,9 +188,13 @@ export function retryTask(
       claim: null,
       damage: null,
       recovery: { [entry.reasonCode]: entry },
-      ...(freshBudget === true ? { budget: {} } : {}),
+      // The new number gives the task a new purse.
+      ...(freshBudget === true ? { budget: {}, budgetGrants: grantsOf(task) + 1 } : {}),
     }
     if (path.length === 0) return [{ taskId, type: 'task_noted', actor, payload }]
     return draftsAlongPath(path, { taskId, actor, payload })
   })
 }
+
+/** How often a person granted the task a fresh budget. */
+const grantsOf = ({ fields: { budgetGrants } }: Task): number => (typeof budgetGrants === 'number' ? budgetGrants : 0)

@@ -69,14 +69,15 @@ export async function readTurnDetail(db: Queryable, agentTurnId: string): Promis
           left join state.events v on v.agent_turn_id = i.agent_turn_id and v.kind = 'task') as output_box_id,
         (select jsonb_build_object('steps', count(*), 'total_tokens', ${sum(tokens('total_tokens'))},
           'input_tokens', ${sum(tokens('input_tokens'))},
-            'output_tokens', ${sum(tokens('output_tokens'))}, 'cost_micros', ${costs})
+            'output_tokens', ${sum(tokens('output_tokens'))},
+            'cache_read_tokens', ${sum(tokens('cache_read_tokens'))},
+            'cache_write_tokens', ${sum(tokens('cache_write_tokens'))}, 'cost_micros', ${costs})
           from state.agent_steps s where s.agent_turn_id = $1) as usage,
         (select jsonb_build_object('budget_id', b.budget_id, 'parent_budget_id', b.parent_budget_id,
             'tokens', jsonb_build_object('used', b.tokens_used, 'limit', b.token_limit),
             'cost_micros', jsonb_build_object('used', b.cost_micros_used, 'limit', b.cost_micros_limit),
-            'wall_ms', jsonb_build_object('used',
-            coalesce(round(extract(epoch from coalesce(i.ended_at, state.now()) - i.started_at) * 1000), 0),
-              'limit', b.wall_ms_limit))
+            'wall_ms', jsonb_build_object('used', coalesce(state.working_ms(i.agent_turn_id), 0),
+              'limit', b.wall_ms_limit), 'exceeded_keys', to_jsonb(b.exceeded_keys))
           from state.turn_row($1) i join state.budgets b on b.agent_turn_id = i.agent_turn_id) as budget`,
     values: [agentTurnId],
   })

@@ -4,6 +4,7 @@
  */
 import type { TurnStatus } from '@bellwether/protocol'
 import type { TurnRow } from '@bellwether/protocol/http'
+import type { BudgetKey } from '@bellwether/protocol'
 import type { Queryable } from '../../ports/database/database.js'
 import { headStatuses } from '../turn.js'
 import { waitsForWorker } from './gauges.js'
@@ -96,7 +97,14 @@ export interface RequestedTurn {
   readonly deliverable: Readonly<Record<string, unknown>> | null
   /** The worker target that the turn waits for, because it has no worker; null: it has one, or the turn has ended. */
   readonly no_worker_for: string | null
+  /** Fresh tokens, with those of the turn's children if it has a budget. */
   readonly token_usage: number
+  readonly output_tokens: number
+  readonly cache_read_tokens: number
+  readonly cache_write_tokens: number
+  readonly cost_micros: number
+  readonly exceeded_keys: readonly BudgetKey[]
+  /** Working time if the turn has a budget. */
   readonly elapsed_ms: number
 }
 
@@ -110,14 +118,23 @@ export async function readRequestedTurns(
     text: `select i.inbox_id, i.agent_turn_id, i.outcome, i.error, c.content as deliverable,
         case when i.ended_at is null then (select h.worker_target from state.head(i.project_id, i.agent_id) h
           where ${waitsForWorker}) end as no_worker_for,
-        coalesce((select sum((s.metadata -> 'usage' ->> 'total_tokens')::bigint) from state.agent_steps s
-          where s.agent_turn_id = i.agent_turn_id and s.metadata -> 'usage' ->> 'total_tokens' ~ '^[0-9]{1,15}$'),
-            0)::bigint
-          as token_usage,
-        coalesce(extract(epoch from i.ended_at - coalesce(i.started_at, i.created_at)) * 1000, 0)::bigint as elapsed_ms
+        coalesce(b.tokens_used, u.tokens, 0) as token_usage,
+        coalesce(b.output_tokens_used, u.output_tokens, 0) as output_tokens,
+        coalesce(b.cache_read_tokens_used, u.cache_read_tokens, 0) as cache_read_tokens,
+        coalesce(b.cache_write_tokens_used, u.cache_write_tokens, 0) as cache_write_tokens,
+        coalesce(b.cost_micros_used, u.cost_micros, 0) as cost_micros,
+        coalesce(b.exceeded_keys, '{}') as exceeded_keys,
+        coalesce(b.wall_ms_used, extract(epoch from i.ended_at - coalesce(i.started_at, i.created_at)) * 1000, 0)::bigint
+          as elapsed_ms
       from unnest($2::text[]) k
       cross join lateral (select * from state.agent_inbox i where i.inbox_id = k and i.project_id = $1 offset 0) i
-      left join cards.cards c on c.card_id = i.deliverable_card_id`,
+      left join cards.cards c on c.card_id = i.deliverable_card_id
+      left join state.budgets b on b.agent_turn_id = i.agent_turn_id
+      left join lateral (select sum(s.tokens)::bigint as tokens, sum(s.output_tokens)::bigint as output_tokens,
+          sum(s.cache_read_tokens)::bigint as cache_read_tokens,
+          sum(s.cache_write_tokens)::bigint as cache_write_tokens, sum(s.cost_micros)::bigint as cost_micros
+        from state.agent_steps t cross join lateral state.step_usage(t.metadata - 'charged') s
+        where b.budget_id is null and t.agent_turn_id = i.agent_turn_id) u on true`,
     values: [projectId, inboxIds],
   })
 }

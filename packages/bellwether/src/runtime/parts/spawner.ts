@@ -2,14 +2,15 @@
  * Runs the board's tasks as turns of the kernel. The key of a run, its intent line's id, becomes the id of the inbox row, so that a
  * repeated spawn finds the same turn and never starts a second one. What the end of a turn means for a task is the board's decision.
  */
-import type { Clock, Log } from '@bellwether/base'
-import { InvalidInput, Retryable } from '@bellwether/protocol'
+import { type Clock, defined, type Log } from '@bellwether/base'
+import { budgetExceeded, InvalidInput, Retryable } from '@bellwether/protocol'
 import { fallbackContent } from '@bellwether/protocol/http'
 import { parseResult, type ParsedResult } from '../../board/dispatch/parse-result.js'
 import type { KernelIdentity, Spawner, TurnStatus } from '../../board/ports.js'
 import type { Tail } from '../../http/tail.js'
 import type { Kernel } from '../../kernel/kernel.js'
 import { findMissingAgents } from '../../kernel/reads/agents.js'
+import type { Limits } from '../../kernel/verbs/budgets/budgets.js'
 import { databaseIdentity } from '../../kernel/reads/database.js'
 import { readRequestedTurns, type RequestedTurn } from '../../kernel/reads/turns.js'
 import { openTurnEnds } from './turn-ends.js'
@@ -54,13 +55,16 @@ export function kernelSpawner(options: SpawnerOptions): Spawner {
   return {
     missingAgents: (names) => findMissingAgents(kernel.db, projectId, names),
     kernel: identity,
-    async spawn({ key, taskId, agent, prompt, budget }) {
+    async spawn({ key, taskId, agent, prompt, purse }) {
+      // All runs of the task draw on its purse, and so do their children.
+      await kernel.openPurse({ projectId, budgetId: purse.id, ...amountsOf(purse.limits), used: amountsOf(purse.used) })
       const { agentTurnId } = await kernel.enqueue({
         projectId,
         agentId: agent,
         inboxId: key,
         instruction: prompt,
-        payload: { task_id: taskId, budget: { max_tokens: budget.maxTokens, max_wall_ms: budget.maxWallTimeMs } },
+        payload: { task_id: taskId },
+        budget: { purseId: purse.id },
       })
       return { agentTurnId }
     },
@@ -93,10 +97,21 @@ function statusOf(row: RequestedTurn): TurnStatus {
     outcome,
     error,
     deliverable,
-    // The steps' count is exact; without one, use the number that the agent reported.
+    // The kernel's count is exact; without one, use the number that the agent reported.
     tokenUsage: row.token_usage > 0 ? row.token_usage : tokenUsage,
+    inputTokens: Math.max(0, row.token_usage - row.output_tokens - row.cache_write_tokens),
+    outputTokens: row.output_tokens,
+    cacheReadTokens: row.cache_read_tokens,
+    cacheWriteTokens: row.cache_write_tokens,
+    costMicros: row.cost_micros,
     elapsedMs: row.elapsed_ms,
+    exceededKeys: error === budgetExceeded ? row.exceeded_keys : [],
   }
+}
+
+function amountsOf(amounts: Record<'tokens' | 'costMicros' | 'wallTimeMs', number | null>): Limits {
+  const { tokens, costMicros, wallTimeMs } = amounts
+  return defined({ tokens: tokens ?? undefined, costMicros: costMicros ?? undefined, wallMs: wallTimeMs ?? undefined })
 }
 
 // Enough to see what happened; the kernel's card has all of it.
