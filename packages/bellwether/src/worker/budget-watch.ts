@@ -48,7 +48,7 @@ export interface BudgetWatch {
   /** What the kernel said last. */
   see(left: BudgetLeft | null): void
   /** From now on the watch reports the usage of this call; the result stops it and waits for a report that is under way. */
-  meter(meter: Meter): () => Promise<void>
+  readonly meter: (meter: Meter) => () => Promise<void>
   close(): void
 }
 
