@@ -86,7 +86,7 @@ it('the events of the outbox announce the end of a turn, and a poll finds it if 
   const start = async (events: Tail) => {
     const clock = handClock()
     const waiter = kernelSpawner({ kernel: t.kernel, projectId: project, clock, log: quietLog, tail: events })
-    const request = { key: t.ids.next(), taskId: 'task-7', agent: 'coder', prompt: 'Do it.', budget }
+    const request = { key: t.ids.next(), taskId: 'task-7', agent: 'coder', prompt: 'Do it.', purse }
     await waiter.spawn(request, never)
     const ended = waiter.ended(request.key, never)
     await until('the wait to pause', async () => (clock.sleepers > 0 ? true : undefined))
