@@ -45,7 +45,7 @@ export interface BudgetWatch {
   /** Aborts with the reason `budget_exceeded`. */
   readonly signal: AbortSignal
   readonly exceededKeys: readonly BudgetKey[]
-  /** What the kernel said last. */
+  /** The latest answer of the kernel. */
   see(left: BudgetLeft | null): void
   /** From now on the watch reports the usage of this call; the result stops it and waits for a report that is under way. */
   readonly meter: (meter: Meter) => () => Promise<void>

@@ -1,6 +1,6 @@
 -- A worker applies the limits of its agent file to a running turn: the turn gets a budget, or the budget it has becomes
--- smaller. Never larger, so that repeating the call after a takeover or a resume changes nothing. Without limits it only
--- returns what is left. What a slice gives up returns to its parent.
+-- smaller. Never larger, so that repeating the call after a takeover or a resume changes nothing. Without limits it
+-- only returns what is left. What a slice gives up returns to its parent.
 create or replace function state.limit_turn(p_project_id text, p_agent_id text, p_agent_turn_id text,
   p_turn_epoch bigint, p_budget_id text, p_token_limit bigint, p_cost_micros_limit bigint, p_wall_ms_limit bigint)
 returns setof state.verdict language plpgsql as $$

@@ -56,7 +56,9 @@ begin
       where x.step is not null and h.holds and x.agent_turn_id || ' ' || x.turn_epoch = any (v_live)
     loop
       v_holding := v_holding || v_step.agent_turn_id;
-      if v_step.metadata ?| '{usage, cost_micros, frozen_ms}' then
+      -- What reservations have charged needs no item of its own.
+      if v_step.metadata ? 'frozen_ms'
+        or (v_step.metadata ?| '{usage, cost_micros}' and v_step.metadata -> 'charged' is distinct from 'true') then
         perform state.charge_step(v_step.agent_turn_id, v_step.turn_epoch, v_step.step_id,
           state.step_usage(v_step.metadata));
       end if;
