@@ -4,6 +4,7 @@
  * turn, that move stands.
  */
 import { defined, errorMessage } from '@bellwether/base'
+import { InvalidInput, type BudgetKey } from '@bellwether/protocol'
 import { retryCall } from '../../ports/retry.js'
 import {
   withExistingAgents,
@@ -13,7 +14,6 @@ import {
   type Dispatcher,
   type DispatchPolicies,
 } from './dispatcher.js'
-import { InvalidInput, type BudgetKey } from '@bellwether/protocol'
 import { abortOf, iso, openRun } from '../tasks/task-fields.js'
 import { collectEvidence } from './collect-evidence.js'
 import { handoffEntry } from '../tasks/reminders.js'

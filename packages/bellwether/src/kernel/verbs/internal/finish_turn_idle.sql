@@ -111,9 +111,3 @@ begin
       array(select e.project_id from unnest(p_endings) e), array(select e.agent_id from unnest(p_endings) e));
   end if;
 end $$;
-
--- The limits that ended a turn with budget_exceeded.
-create or replace function state.stopped_by(p_agent_turn_id text) returns jsonb language sql stable as $$
-  select jsonb_build_object('exceeded_keys', coalesce((select to_jsonb(b.exceeded_keys) from state.budgets b
-    where b.agent_turn_id = p_agent_turn_id), '[]'))
-$$;

@@ -114,3 +114,9 @@ create or replace function state.budget_left(p_agent_turn_id text) returns jsonb
     'exceeded_keys', to_jsonb(state.exceeded_keys(b)))
   from state.budgets b where b.agent_turn_id = p_agent_turn_id
 $$;
+
+-- The limits that ended a turn with budget_exceeded.
+create or replace function state.stopped_by(p_agent_turn_id text) returns jsonb language sql stable as $$
+  select jsonb_build_object('exceeded_keys', coalesce((select to_jsonb(b.exceeded_keys) from state.budgets b
+    where b.agent_turn_id = p_agent_turn_id), '[]'))
+$$;
