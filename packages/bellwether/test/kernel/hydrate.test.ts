@@ -207,11 +207,11 @@ it('[T6.1] a turn writes cards before state, and a reader of an event finds its 
 
 it('[T2.3] [T2.5] a worker’s turn announces each transition and activity: dispatched, running, thinking, a tool, waits, idle', async () => {
   await t.agents('d')
-  const act: AgentFunction = async ({ activity, results }) => {
-    if (results.length > 0) return { deliver: { text: 'done' } }
-    await activity('thinking')
-    await activity('thinking')
-    await activity('executing_tool', 'grep')
+  const act: AgentFunction = async (turn) => {
+    if (turn.results.length > 0) return { deliver: { text: 'done' } }
+    await turn.activity('thinking')
+    await turn.activity('thinking')
+    await turn.activity('executing_tool', 'grep')
     return { suspend: { calls: grepCalls('d-1', 'd-2') } }
   }
   const worker = testWorker(t, () => act)
