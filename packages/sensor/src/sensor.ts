@@ -61,7 +61,7 @@ export function startSensor(options: SensorOptions): Sensor {
   const stopping = new AbortController()
   const { signal } = stopping
   const http = options.http ?? openHttp()
-  // Only a network makes up for the time that compression takes.
+  // Compression saves time only over a network.
   const zipAboveBytes = options.http === undefined ? undefined : Infinity
   const sender = openSender({ server: options.server, http, ...defined({ zipAboveBytes }) })
   const threads = options.scanThreads ?? 2

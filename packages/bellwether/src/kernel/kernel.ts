@@ -66,7 +66,7 @@ export interface Kernel {
   enqueue(turn: NewTurn): Promise<Enqueued>
   /** Enqueues many turns in one transaction; a turn that cannot be accepted becomes an InvalidInput in its place. */
   enqueueMany(turns: readonly NewTurn[]): Promise<(Enqueued | InvalidInput)[]>
-  /** Leases an idle agent for a person's action; the worker that claims it calls the tool. Everything but `accepted` changes nothing. */
+  /** Leases an idle agent for a person's action; the worker that claims the turn calls the tool. Only `accepted` changes anything. */
   uiAction(action: UiAction): Promise<UiActionResult>
   stop(stopping: Stopping): Promise<StopResult>
   report(receipts: readonly Receipt[]): Promise<ReportResult[]>
@@ -112,7 +112,7 @@ export interface Kernel {
 
 export interface UiActionResult {
   readonly what: UiActionVerdict['what']
-  /** The turn of the action, or the turn that has the action's id already. */
+  /** The turn of the action, or the earlier turn with the same action id. */
   readonly agentTurnId: string | null
   /** Why it was rejected. */
   readonly reason: RejectedAction | null

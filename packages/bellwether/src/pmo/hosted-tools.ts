@@ -12,13 +12,13 @@ import type { Receipt } from '../kernel/verbs/tools/report.js'
 import type { Bell } from '../ports/bell/bell.js'
 import { loop, makeWake } from '../ports/loop.js'
 
-/** What a tool makes of a call: a batch, whose end is the result; the result itself; or a refusal. */
+/** How a tool answers a call: with a batch, whose end is the result; with the result itself; or with a refusal. */
 export type PmoAnswer =
   | { readonly batch: NewBatch }
   | { readonly result: unknown }
   | { readonly refuse: { readonly code: string; readonly message: string } }
 
-/** One handler per tool: a tool without one cannot be compiled, and a subject without a tool cannot be declared. */
+/** One handler per tool: the compiler rejects a tool without a handler, and the kernel rejects the declaration of an unknown tool. */
 export type PmoHandlers = Readonly<Record<PmoTool, (call: PmoCall) => Promise<PmoAnswer>>>
 
 export interface HostedTools {
@@ -33,7 +33,7 @@ export function openHostedTools({ kernel, handlers }: { kernel: Kernel; handlers
   async function answerOf(call: PmoCall): Promise<PmoAnswer> {
     const name = pmoTools.find((tool) => tool === call.pmoTool)
     if (name !== undefined) return handlers[name](call)
-    // Another version of the program declared it.
+    // Another version of the program accepted the declaration.
     const message = `this version of the PMO has no tool "${call.pmoTool}"`
     return { refuse: { code: 'unknown_pmo_tool', message } }
   }

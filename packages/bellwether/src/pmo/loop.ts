@@ -1,4 +1,4 @@
-/** Runs a PMO: guard, joiner, its own tools, relay and retention, each in its own loop. Any number of PMOs may run at the same time. */
+/** Runs a PMO: guard, joiner, hosted tools, relay and retention, each in its own loop. Any number of PMOs may run at the same time. */
 import type { Clock, Log } from '@bellwether/base'
 import type { Kernel } from '../kernel/kernel.js'
 import { targetsWithoutWorkers, type TargetWithoutWorkers } from '../kernel/reads/gauges.js'

@@ -1,6 +1,6 @@
 /**
- * Checks whether a project folder can work: settings, agents, policies, tools, disk, database, NATS and port. A check changes nothing and takes
- * a few seconds at most. A failing check does not stop the others, and each finding that is not good says what to do.
+ * Checks whether a project folder can work: settings, agents, policies, tools, disk, database, NATS and port. A check changes nothing
+ * and takes a few seconds at most. A failing check does not stop the others, and each finding that is not good says what to do.
  */
 import { loadPolicies, policyFiles } from '../board/policies/load.js'
 import { serverVersion } from '../kernel/reads/database.js'
@@ -103,7 +103,7 @@ async function policies(root: string) {
     () => loadPolicies(root),
     { clock: systemClock, random: systemRandom },
   )
-  const { maxTaskTokens, maxTaskWallTimeSec, maxTaskRetries, onExceeded } = budget.global
+  const { maxTaskTokens, maxTaskCostUsd, maxTaskWallTimeSec, maxTaskRetries, onExceeded } = budget.global
   const limit = (value: number | null, unit: string) => (value === null ? `any number of ${unit}` : `${value} ${unit}`)
   const { command_routing: routing, local_state: state, external_message: message, synthesis } = calls.timeoutMs
   const agentNames = runtime.agents.map(({ id, capabilities }) =>
@@ -112,7 +112,7 @@ async function policies(root: string) {
   const lines = [
     present.length === 0 ? 'defaults' : present.join(', '),
     `recovery    ${recovery.recoveryChain.join(' → ')}; ${recovery.default.maxAttempts} attempts, ${recovery.default.cooldownSec} s apart`,
-    `budget      ${limit(maxTaskTokens, 'tokens')}, ${limit(maxTaskWallTimeSec, 's')}, ${limit(maxTaskRetries, 'runs')} per task; then ${onExceeded ?? 'the degrade policy'}${ownOf(budget.agents)}`,
+    `budget      ${limit(maxTaskTokens, 'tokens')}, ${limit(maxTaskCostUsd, 'US dollars')}, ${limit(maxTaskWallTimeSec, 'seconds')}, ${limit(maxTaskRetries, 'runs')} per task; then ${onExceeded ?? 'the degrade policy'}${ownOf(budget.agents)}`,
     `acceptance  ${acceptance.default.minEvidence} evidence, ${acceptance.default.commands.length} verify commands${ownOf(acceptance.roles)}`,
     `knowledge   ${knowledge.enabled ? `${knowledge.maxItems} hints` : 'off'}`,
     `agents      ${agentNames.length === 0 ? 'every agent may take every task' : agentNames.join(', ')}`,
@@ -124,9 +124,9 @@ async function policies(root: string) {
     : warning(`${found}\n${knowledgeError}`, 'correct the file; tasks run without hints')
 }
 
-/** The names with values of their own. */
+/** Names the agents or roles with values of their own. */
 const ownOf = (table: object): string =>
-  Object.keys(table).length === 0 ? '' : `; others for ${Object.keys(table).join(', ')}`
+  Object.keys(table).length === 0 ? '' : `; other values for ${Object.keys(table).join(', ')}`
 
 async function tools(folder: string) {
   const found: string[] = []

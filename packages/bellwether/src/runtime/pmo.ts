@@ -1,4 +1,4 @@
-/** `bellwether pmo`: stores the limits that the kernel's verbs read, then runs the guard, the relay, joins, the PMO's own tools and retention. */
+/** `bellwether pmo`: stores the limits that the kernel's verbs read, then runs the guard, the relay, joins, the hosted tools and retention. */
 import { systemClock } from '@bellwether/base'
 import type { Alerts } from '../board/dispatch/alerts.js'
 import { setLimits } from '../kernel/verbs/roster.js'

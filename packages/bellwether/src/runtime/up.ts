@@ -134,7 +134,7 @@ async function runParts(options: UpContext, runtime: Runtime, shared: Shared): P
   const context = { runtime, settings, log, signal, env }
   const root = settings.board.root ?? '.'
   const file = openUpFile(dataDir)
-  // It must exist before the server loads its keys.
+  // The key must exist before the server loads the keys.
   await ensureAdminKey(runtime.kernel, dataDir)
   const metrics = await openProcessMetrics(runtime, log, shared.board)
   let running: readonly Promise<unknown>[] = []
@@ -221,7 +221,7 @@ async function runParts(options: UpContext, runtime: Runtime, shared: Shared): P
   }
 }
 
-/** Where the project view shows the task root; undefined if the root lies outside the project folder. */
+/** Where the project view shows the task root; undefined if the root is outside the project folder. */
 function evidenceView(folder: string, root: string) {
   const path = relative(folder, resolve(folder, root))
   if (path === '..' || path.startsWith('../') || isAbsolute(path)) return undefined

@@ -14,7 +14,7 @@ export const restartBackoff: Backoff = {
   maxMs: 30_000,
   jitterPct: 0,
 }
-/** V5.2: this many consecutive failures do not pass by themselves. */
+/** V5.2: this many consecutive failures are a persistent error. */
 export const persistentAt = 5
 
 export interface ViewUnitOptions {
@@ -52,7 +52,7 @@ export class ViewUnit {
     return monotonicMs >= this.#nextAt
   }
 
-  /** Returns true if the failure is persistent: a repetition with the same state does not help. */
+  /** Returns true if the failure is persistent: another sweep with the same state will not succeed. */
   failed(error: unknown, monotonicMs: number): boolean {
     const { log, name } = this.#options
     this.#failures += 1
@@ -61,8 +61,8 @@ export class ViewUnit {
     this.#nextAt = monotonicMs + backoffMs({ backoff: restartBackoff }, this.#failures)
     const isPersistent = this.#failures % persistentAt === 0
     const fields = { err: error, view: name, failures: this.#failures }
-    if (isPersistent) critical(log, fields, 'the sweep of a view keeps failing')
-    else log.error(fields, 'the sweep of a view failed and will be repeated')
+    if (isPersistent) critical(log, fields, 'sweep of a view keeps failing')
+    else log.error(fields, 'sweep of a view failed; retrying')
     this.#put()
     return isPersistent
   }

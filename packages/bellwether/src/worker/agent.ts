@@ -24,8 +24,8 @@ export interface TurnContext {
   /** Writes cards into the output box, and a step row, whose usage is charged to the turn's budget. Throws when the fence is lost. */
   record(writing: { readonly cards?: readonly NewCard[]; readonly step?: Step }): Promise<BudgetLeft | null>
   /**
-   * Reports the usage of a running call: about once per second the worker reads the step, charges it and stops a turn over its budget.
-   * Call the result before the step is recorded for the last time. Absent in a guest, and if the turn has no budget.
+   * Reports the usage of a running call: once per second the worker calls `read`, charges the step and stops a turn over its budget.
+   * Call the returned function before you record the step for the last time. Absent in a guest, and if the turn has no budget.
    */
   readonly meter?: ((read: () => Step) => () => Promise<void>) | undefined
   /** Reports what the turn is doing; counts as a beat. Throws when the fence is lost. */

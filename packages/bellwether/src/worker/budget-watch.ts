@@ -1,7 +1,7 @@
 /**
- * Watches the budget of a running turn, whatever executes it. The kernel decides whether a limit is exceeded; the watch asks when the
- * working time may be over and while the executor reports usage, and aborts the turn's signal with `budget_exceeded`. The run of the
- * turn (run-turn.ts) then ends it.
+ * Watches the budget of a running turn, for every executor. The kernel decides whether a limit is exceeded: the watch asks it when the
+ * working time may be used up and while the executor reports usage, and then aborts the turn's signal with `budget_exceeded`.
+ * run-turn.ts ends the turn.
  */
 import { defined, type Clock, type Log } from '@bellwether/base'
 import { budgetExceeded, type BudgetKey } from '@bellwether/protocol'
@@ -45,9 +45,9 @@ export interface BudgetWatch {
   /** Aborts with the reason `budget_exceeded`. */
   readonly signal: AbortSignal
   readonly exceededKeys: readonly BudgetKey[]
-  /** The latest answer of the kernel. */
+  /** Takes the latest answer of the kernel. */
   see(left: BudgetLeft | null): void
-  /** From now on the watch reports the usage of this call; the result stops it and waits for a report that is under way. */
+  /** Starts reporting the usage of this call; the returned function stops that and waits for a report in progress. */
   readonly meter: (meter: Meter) => () => Promise<void>
   close(): void
 }
@@ -88,16 +88,16 @@ export function openBudgetWatch({ clock, log, left: first, read, record }: Budge
       await report()
       if (clock.monotonicMs() >= wallEndsMs) see(await read())
     } catch (error) {
-      // A lost fence, or a database that stays away, ends the turn elsewhere; the executor records its final usage itself.
+      // Another part ends the turn if the fence is lost or the database stays unavailable; the executor records its final usage itself.
       if (error instanceof FenceLost) closed.abort()
-      else log.warn({ err: error }, 'budget of a running turn not checked')
+      else log.warn({ err: error }, 'cannot check the budget of a running turn')
     }
   }
 
   async function watch(): Promise<void> {
     let waitMs = Math.max(0, wallEndsMs - clock.monotonicMs())
     while (!over.signal.aborted && !closed.signal.aborted) {
-      // One more millisecond, because a limit is exceeded when more than it is used.
+      // One millisecond more, because usage equal to the limit does not exceed it.
       await clock.sleep(Math.min(waitMs + 1, reportMs), closed.signal)
       if (closed.signal.aborted) return
       reporting = check()
@@ -125,7 +125,7 @@ export function openBudgetWatch({ clock, log, left: first, read, record }: Budge
   }
 }
 
-/** The ending of a turn that exceeded its budget: what its agent made, as the work so far. */
+/** The ending of a turn that exceeded its budget, with what its agent returned as the work so far. */
 export function overBudget(keys: readonly BudgetKey[], action: TurnAction | undefined): TurnAction {
   const text = `The turn exceeded its budget: ${keys.join(', ')}.`
   const deliver = action !== undefined && 'deliver' in action ? action.deliver : { text }

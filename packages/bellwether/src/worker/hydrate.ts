@@ -1,7 +1,6 @@
 /**
  * Reads what a turn knows, in a fixed order (T6.1): the head under its fence, with the roster entry, profile and tools of
- * the agent (T6.2), then the cards. It reads no box except the
- * turn's own context box and output box (T5.2), and at most `bytesMax` of each, newest cards first: the memory of a worker does not
+ * the agent (T6.2), then the cards. It reads no box except the turn's own context box and output box (T5.2), and at most `bytesMax` of each, newest cards first: the memory of a worker does not
  * grow with the history of an agent.
  */
 import { readWork, type TurnAgent, type TurnProfile, type TurnTool } from '../kernel/reads/work.js'

@@ -153,7 +153,7 @@ async function watchBudget(run: Run, { limits }: AgentFunction): Promise<BudgetW
 // Long enough to kill a program and to read the end of its output.
 const stopMs = 10_000
 
-/** Calls the agent. If the budget is exceeded, the turn ends with what the agent returns within the grace period, or without it. */
+/** Calls the agent. If the budget is exceeded, the turn ends with what the agent returns within 10 s, or without a result of the agent. */
 async function withinBudget(
   run: Run,
   watch: BudgetWatch,
@@ -170,7 +170,7 @@ async function withinBudget(
     const action = (await Promise.race([acting, stopped])) ?? undefined
     return watch.exceededKeys.length > 0 ? overBudget(watch.exceededKeys, action) : (action ?? (await acting))
   } catch (error) {
-    // An executor that has no result stops with FenceLost, because its signal aborted.
+    // An executor without a result throws FenceLost when its signal aborts.
     if (watch.exceededKeys.length === 0 || cancellation.requested) throw error
     return overBudget(watch.exceededKeys, undefined)
   } finally {

@@ -1,5 +1,5 @@
 /**
- * Carries out a person's action on an agent (T3.1e): the turn calls the requested tool, waits like after any other call, and delivers the
+ * Carries out a person's action on an agent (T3.1e): the turn calls the requested tool, waits as after any other call, and delivers the
  * result. The agent's executor does not run; its next turn finds the call, who requested it, and the result among its cards. The id of
  * the call follows from the turn, so that a takeover cannot call the tool twice.
  */

@@ -47,7 +47,7 @@ describe('damaged lines', () => {
     expect([damage('T-1'), damage('T-2')]).toEqual([{ line: 3, kind: 'broken_json' }, undefined])
   })
 
-  it('an unfinished line of a writer that died holds no task, and neither does a line of words', async () => {
+  it('an unfinished line of a writer that died holds no task, and neither does a line of plain words', async () => {
     for (const harmless of [text(claimed).slice(0, 60), '<<<<<<< HEAD', '{"note":"a line of another program"}']) {
       const { of } = await readOf(await testRoot(), `${text(created)}${harmless}\n${text(other)}`)
       expect([harmless, of('T-1').ready, of('T-2').ready]).toEqual([harmless, true, true])
@@ -55,7 +55,7 @@ describe('damaged lines', () => {
     expect(damageOf(Buffer.from(`{"eventId":"a${text(claimed)}`), false)).toEqual({ ids: ['T-1'] })
   })
 
-  it('[H5.2] a person releases a held task with release, claim or retry, and a later line of the task does', async () => {
+  it('[H5.2] a person releases a held task with release, claim or retry, and so does a later line of the task', async () => {
     const damaged = text(created) + zeros(claimed)
     const ports = (board: Awaited<ReturnType<typeof boardOf>>) => ({ board, nowMs })
     const first = await readOf(await testRoot(), damaged)

@@ -161,7 +161,7 @@ describe('bellwether view, against a server', () => {
 
 describe('bellwether task, against a server', () => {
   it(
-    'a task is started at once, added over HTTP, by a command or to the files, and its end is noticed',
+    'a task that is added over HTTP, by a command or in the files is started at once, and its end is noticed',
     slowStart,
     async () => {
       await up.api('POST', '/board/tasks', { title: 'one', taskId: 'W-1', agent: 'echo' })

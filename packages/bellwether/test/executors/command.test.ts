@@ -46,7 +46,7 @@ describe('the command executor', () => {
     expect(b.chunks.join('')).toContain('You are careful.')
   })
 
-  it('[T3.1e] calls the tool of an action without the command, whose next prompt says who asked and what came of it', async () => {
+  it('[T3.1e] calls the tool of an action without the command, whose next prompt names who requested it and the result', async () => {
     const { agent_id: agentId } = await b.run({ command: ['cat'] })
     const step = () => b.worker.step().then(() => turnsDone(b.worker))
     expect(await carryOutAction(b.t, agentId, step)).toMatchObject(carriedOut)

@@ -330,7 +330,7 @@ it('names the phase in step events, and shows the activity thinking on the head'
   ])
 })
 
-it('[T3.1e] an action on a model’s agent calls the tool without the model, which reads in its next turn who asked and what came of it', async () => {
+it('[T3.1e] an action on a model’s agent calls the tool without the model, which reads in its next turn who requested it and the result', async () => {
   const asked: ModelRequest[] = []
   const model = b.script((request) => {
     asked.push(request)

@@ -92,7 +92,7 @@ it('[T3.3b] waits for a person without a command, and delivers the answer', asyn
   )
 })
 
-it('[T3.1e] an action on a person’s agent calls the tool and asks no one', async () => {
+it('[T3.1e] an action on a person’s agent calls the tool and does not ask the person', async () => {
   await t.agents('desk')
   const { worker } = workerOn(t, { agent: personAgent({ instructions: '' }) })
   expect(await carryOutAction(t, 'desk', () => runTurns(worker))).toMatchObject(carriedOut)

@@ -79,7 +79,7 @@ describe('the stream', () => {
     for (const reader of [now, first, tasks, elsewhere]) reader.cut()
   })
 
-  it('[T9.1] the stream and a wait for a turn do not wait for open transactions of strangers', async () => {
+  it('[T9.1] the stream and a wait for a turn do not wait for open transactions of other clients', async () => {
     const strangers = ['', 'postgres'].map((database) => {
       const address = new URL(server.t.url)
       if (database !== '') address.pathname = `/${database}`

@@ -49,7 +49,7 @@ it('[T3.1a] enqueue writes the row and its edge together, with pointers, trace a
   ])
 })
 
-it('[T3.1a] a turn for a busy agent is queued with its row and edge, and the target rings when its lease comes', async () => {
+it('[T3.1a] a turn for a busy agent is queued with its row and edge, and the target rings when it is leased', async () => {
   await t.agents('abe')
   const first = await t.running('abe')
   t.rings()

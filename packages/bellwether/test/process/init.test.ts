@@ -61,7 +61,7 @@ it('shows the policies in force, and where they come from', async () => {
   expect(await policies()).toMatchObject({ state: 'good' })
   const found = (await policies())!.found
   expect(found).toMatch(/^config\/budget-policy\.json, config\/runtime-policy\.json\n/)
-  expect(found).toMatch(/\nbudget +777 tokens, .*any number of runs per task.*; others for writer\n/)
+  expect(found).toMatch(/\nbudget +777 tokens, .*any number of runs per task.*; other values for writer\n/)
   expect(found).toMatch(/\nagents +writer \(docs\)\n/)
   await writeFile(join(folder, 'config', 'budget-policy.json'), '{"global": {"maxTaskTokns": 1}}')
   expect(await policies()).toMatchObject({

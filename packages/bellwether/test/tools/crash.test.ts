@@ -87,7 +87,7 @@ it(
     for (const id of cut) {
       const { agent_turn_id: turn, tool_name: tool } = waitOf(id)
       const count = counter.counts.get(id) ?? 0
-      // An idempotent call is repeated once, or more often if the next host was slow and was taken for dead, too.
+      // An idempotent call is repeated once, or more often if the next host was slow and counted as dead.
       const repeated = count > 1
       expect({ tool, result: results.get(turn)?.[tool], repeated }).toEqual(
         tool === 'once'

@@ -41,7 +41,7 @@ const receiver = () => server.fusion.health.get('receiver:http')
 const failedTimes = (times: number) =>
   until(`failure ${times} of the receiver`, async () => receiver()?.restarts === times || undefined)
 
-it('[V5.6] [V5.4] [V5.3] a server whose socket fails binds it again with growing pauses and counts the restarts; until then its pipes fail, readyz says so, and only persistent views answer', async () => {
+it('[V5.6] [V5.4] [V5.3] a server whose socket fails binds it again with growing pauses and counts the restarts; until then its pipes fail, /readyz reports it, and only persistent views answer', async () => {
   const sensor = await server.connect('h', { view: 'live' })
   const other = await server.connect('h', { view: 'persistent' })
   for (const one of [sensor, other]) await one.snapshot(file('/a'))
@@ -49,7 +49,7 @@ it('[V5.6] [V5.4] [V5.3] a server whose socket fails binds it again with growing
   await breakSocket()
   await failedTimes(1)
   expect(await canConnect()).toBe(false)
-  // Requests of established connections are still answered, and truthfully.
+  // Requests of established connections are still answered, and report the failure.
   const { status, body } = await server.call('GET', '/readyz')
   expect(status).toBe(503)
   expect(body).toEqual({ status: 'not_ready', receiver: false, views: { live: false, persistent: true } })

@@ -261,7 +261,7 @@ async function waitUntilNoneLeft(watch: Watch): Promise<ProcessRow[]> {
   return watch.left()
 }
 
-/** Waits until everything has ended and the feed has received it, or until both must have happened; the judgement reports what has not. */
+/** Waits until everything has ended and the feed has received the ends, or until the time limit; the judgement reports what is missing. */
 async function settle(evidence: Evidence): Promise<void> {
   const { context, db } = evidence
   const untilMs = systemClock.monotonicMs() + settleMs

@@ -87,7 +87,8 @@ export async function buildReport(options: ReportOptions): Promise<Omit<ChaosRep
   }
 }
 
-// A fault of a process delays events for some time after its end. Shorter than most pauses between faults, so that events are left to measure.
+// A fault of a process delays events for some time after its end. Shorter than most pauses between faults, so that some events remain
+// to be measured.
 const recoveryMs = 5_000
 
 /** The delays of events that arrived while a transaction of a stranger was open and no process fault had an effect. */

@@ -84,7 +84,7 @@ async function poison(context: Context, { poisonEvery, poisons }: Traffic, rando
     if (signal.aborted) return
     if (next.length === 0) next = random.shuffled(poisons)
     const agent = next.shift()!
-    // It takes several deaths of the worker to isolate a killer; two at once would leave hardly any time for healthy turns.
+    // Several workers die before a killer is isolated; two killers at once would leave hardly any time for healthy turns.
     if (agent === commands.killer && killer !== undefined && (await readTurn(context, killer)).outcome === null)
       continue
     const turnId = await enqueue(context, agent, 'Do harm.')

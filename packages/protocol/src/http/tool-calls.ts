@@ -64,7 +64,7 @@ export const toolCallRoutes = {
   'POST /projects/:project/ui-actions': {
     summary: 'Call a tool on behalf of a person, as an idle agent',
     description:
-      'The agent’s next turn calls the tool with these arguments, waits for the result and delivers it; its executor does not run. The tool is one that the project declares, or `delegate`, `fork_join` or `ask_person`. The cards of the turn name the key that requested the action. Repeating the request returns the same turn; the same `action_id` with another tool or other arguments is a conflict (409 `action_conflict`).',
+      'A turn of the agent calls the tool with these arguments, waits for the result and delivers it; the agent’s executor does not run. The tool is one that the project declares, or `delegate`, `fork_join` or `ask_person`. The cards of the turn name the key that requested the action. Repeating the request returns the same turn; the same `action_id` with another tool or other arguments is a conflict (409 `action_conflict`).',
     params: inProject,
     body: z.strictObject({
       action_id: id,

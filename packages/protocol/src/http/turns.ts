@@ -221,7 +221,7 @@ const turnTrail = z.object({
       cost_micros: used,
       wall_ms: used.describe('working time: waits for people do not count'),
       exceeded_keys: list(z.enum(budgetKeys)).describe(
-        'the limits that stopped the turn, or that its last call did not fit in',
+        'the limits that stopped the turn, or that were too small for its last call',
       ),
     })
     .nullable(),

@@ -76,7 +76,7 @@ const claimedTurn = fence.extend({
       metadata: record,
     })
     .nullable()
-    .describe('its entry in the roster; null if it was removed'),
+    .describe('the agent’s entry in the roster; null if it was removed'),
   profile: z.object({ profile_id: z.string(), name: z.string(), spec: z.unknown() }).nullable(),
   tools: list(
     z.object({

@@ -1,7 +1,6 @@
 /**
- * Runs one audit: start, rows, end. The end is sent whatever happened to the start and the rows, and reports whether everything
- * readable was scanned.
- * Start, rows and end carry the session id and the audit id, so that the server cannot mix them with another sensor's.
+ * Runs one audit: start, rows, end. The end is sent even if the start or the rows failed, and reports whether everything readable
+ * was scanned. Start, rows and end carry the session id and the audit id, so that the server cannot mix them with another sensor's.
  */
 import { auditResponse } from '@bellwether/protocol'
 import type { ScanReport } from '../scan/scanner.js'

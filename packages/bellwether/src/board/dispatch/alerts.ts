@@ -52,7 +52,7 @@ const queueMax = 100
 
 export function makeAlerts(options: AlertOptions): Alerts {
   const { clock, log, webhook } = options
-  // Zero is a value: a metric that appears with its first alert shows no increase.
+  // Counts start at 0: a metric that first appears with its first alert shows no increase.
   const counts = new Map<AlertKind | 'unsent', number>([...alertKinds, 'unsent' as const].map((kind) => [kind, 0]))
   const count = (kind: AlertKind | 'unsent') => counts.set(kind, (counts.get(kind) ?? 0) + 1)
   const queue: object[] = []

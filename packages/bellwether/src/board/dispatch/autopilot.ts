@@ -130,8 +130,8 @@ export interface Autopilot {
 }
 
 /**
- * Runs steps until the signal fires. A change of the board and the end of a turn wake it; time, and what the board's filesystem
- * does not report, wait for the interval.
+ * Runs steps until the signal fires. A change of the board and the end of a turn wake it; deadlines, and changes that the board's
+ * filesystem does not report, wait for the interval.
  */
 export function startAutopilot(dispatcher: Dispatcher, caches: CachePorts, signal: AbortSignal): Autopilot {
   const { clock, log, settings, spawner, board } = dispatcher
@@ -150,7 +150,7 @@ export function startAutopilot(dispatcher: Dispatcher, caches: CachePorts, signa
       .catch((error: unknown) => log.error({ err: error }, 'cannot wake the autopilot'))
   }
   let decided: BoardState | 'deciding' | 'failed' = 'failed'
-  // During a step most writes are its own: afterwards the states tell whether there were others.
+  // During a step most writes are its own; after it, the comparison of the states shows whether there were others.
   const release = board.onChange((how) => {
     if (how === 'read' || (decided !== 'deciding' && board.state !== decided)) wake.now()
   })

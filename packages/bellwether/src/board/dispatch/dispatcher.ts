@@ -86,7 +86,10 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   return { ...options, busyRuns: new Set(), seenSince: new Map(), loggedMissing: new Set() }
 }
 
-/** Which of these names are not agents of the project. If the kernel is unreachable, none is known to be missing. */
+// Hints of tasks may name any number of agents; after this many names, each may be logged once more.
+const loggedMissingMax = 1_000
+
+/** Which of these names are not agents of the project. Empty if the kernel is unreachable. */
 export async function findMissing(
   dispatcher: Dispatcher,
   { calls }: Pick<DispatchPolicies, 'calls'>,
@@ -97,6 +100,7 @@ export async function findMissing(
     const call = { kind: 'command_routing', name: 'reading the agents of the project' } as const
     const missing = await retryCall(calls, call, () => dispatcher.spawner.missingAgents(names), dispatcher)
     const fresh = missing.filter((name) => !dispatcher.loggedMissing.has(name))
+    if (dispatcher.loggedMissing.size + fresh.length > loggedMissingMax) dispatcher.loggedMissing.clear()
     for (const name of fresh) dispatcher.loggedMissing.add(name)
     if (fresh.length > 0) dispatcher.log.warn({ agents: fresh }, 'not agents of the project; the board skips them')
     return new Set(missing)

@@ -56,7 +56,7 @@ async function inspectFile(root: string, path: string, since: string | null): Pr
     const stat = await file.stat({ bigint: true })
     if (!stat.isFile()) return { path, found: 'missing', from: 'disk' }
     const size = Number(stat.size)
-    // A token of a view follows the disk's own, after a colon.
+    // The token of a view may follow the disk's own, after a colon.
     const probedAt = /^(\d+)(?::|$)/.exec(since ?? '')?.[1]
     return {
       path,

@@ -1,6 +1,6 @@
 /**
  * Decides which tasks a line that cannot be read may belong to, so that they wait for a person instead of running again (H5.2).
- * Pure. An unfinished line of a writer that died is not damage: the write was never acknowledged. fold.ts marks the tasks.
+ * Pure; fold.ts marks the tasks. An unfinished line of a writer that died is not damage, because the write was never acknowledged.
  */
 import { isUtf8 } from 'node:buffer'
 import { parseJson } from './json.js'
@@ -8,7 +8,7 @@ import { parseJson } from './json.js'
 /** `ids`: the tasks that the line names; empty: none. `any`: an event was lost, and its task is unknown. */
 export type Damage = { readonly ids: readonly string[] } | 'any'
 
-// A damaged line may be several lines in one; more ids than a block of a disk holds are not damage.
+// A damaged line may consist of several lines. The limit bounds the work for a line of many megabytes.
 const idsMax = 1_000
 const taskIdPattern = /"taskId"\s*:\s*("(?:[^"\\]|\\.)*")/g
 
@@ -26,7 +26,7 @@ export function damageOf(line: Buffer, isJson: boolean): Damage {
   if (ids.length > 0) return { ids: [...new Set(ids)] }
   // JSON of another program is not an event; an event that lost its task id is.
   if (isJson) return text.includes('"eventId"') ? 'any' : { ids: [] }
-  // A line of words, such as a merge marker, was never an event.
+  // A line of plain words, such as a merge marker, was never an event.
   const isWords = isText && !/[{}"]|(?!\s)\p{Cc}/u.test(line.toString('utf8'))
   return isWords ? { ids: [] } : 'any'
 }

@@ -1,5 +1,5 @@
 /**
- * Folds the lines of a log into the state of the board. Pure: the same lines give the same state. A line does not count, is
+ * Folds the lines of a log into the state of the board; the same lines give the same state. A line does not count, is
  * reported as a named problem and changes nothing if a higher fencing token came before it (H2.5), if its eventId is
  * already known, if its type is unknown, or if its transition is illegal. The tasks of a damaged or illegal line are marked (H5.2).
  */
@@ -25,7 +25,7 @@ const createdType = eventTypes.indexOf('task_created')
 const diagType = eventTypes.indexOf('diag_task_created')
 const controlType = eventTypes.indexOf('board_control')
 
-/** The line itself cannot be read; the other problems leave it readable. */
+/** The problems of a line that cannot be read as an event. */
 export const damagedKinds: ReadonlySet<Problem> = new Set<Problem>([
   'broken_json',
   'missing_keys',

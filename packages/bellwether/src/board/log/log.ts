@@ -18,8 +18,8 @@ import { explainDisk, type TaskRoot } from './root.js'
 import type { TaskEvent } from './task.js'
 
 const newline = 0x0a
-// Enough to find the place; rebuild-snapshot lists all.
-const linesNamed = 5
+// Enough to find the place in the file; rebuild-snapshot lists all of them.
+const linesShown = 5
 
 export class TaskLog {
   readonly #path: string
@@ -220,7 +220,7 @@ export class TaskLog {
     const { counts, issues, torn } = this.report
     if (Object.keys(counts).length > 0)
       this.#log.warn(
-        { path: this.#path, counts, lines: issues.slice(0, linesNamed).map(({ line, kind }) => `${line} (${kind})`) },
+        { path: this.#path, counts, lines: issues.slice(0, linesShown).map(({ line, kind }) => `${line} (${kind})`) },
         'some lines of the log do not count; run bellwether rebuild-snapshot to list them',
       )
     let held = 0
@@ -249,7 +249,7 @@ interface LogOptions {
 async function openFile(path: string, { disk, access }: Pick<LogOptions, 'disk' | 'access'>): Promise<LogFile> {
   const file = await explainDisk(path, () => disk.openLog(path, access === 'read' ? 'read' : 'append'))
   if (file !== 'missing') return file
-  throw new Retryable(`Cannot open ${path}: the file or its folder does not exist any more.`, {
+  throw new Retryable(`Cannot open ${path}: the file or its folder no longer exists.`, {
     code: 'no_such_root',
     afterMs: 1_000,
     hint: 'Restore the task root, or name another one with --root DIR.',

@@ -101,7 +101,7 @@ export interface Task extends Readonly<Omit<TaskLine, 'waitsFor'>> {
   readonly runs: readonly Run[]
   /** All other keys that payloads set on the task: instruction, role, evidence, verify, approval, frozen, … */
   readonly fields: Readonly<Record<string, unknown>>
-  /** The last damaged line that may belong to the task: it waits for a person, until a later line moves it. */
+  /** The last damaged line that may belong to the task: the task waits for a person until a later line moves it. */
   readonly damage?: TaskDamage
 }
 

@@ -40,7 +40,7 @@ const requirements = z.strictObject({
   fields: z.array(z.string().min(1).max(200)).max(100),
   /** Whether fields count as evidence, for roles that create no files. */
   fieldsCount: z.boolean(),
-  /** The deliverable must contain one of these words, in any case; empty: none is needed. */
+  /** The deliverable must contain one of these words, case-insensitively; empty: none is needed. */
   requireAny: z.array(z.string().min(1).max(200)).max(100),
   commands: z.array(verifyShape).max(commandsMax),
   minCommands: bounds.count(0, commandsMax),

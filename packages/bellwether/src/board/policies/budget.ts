@@ -1,8 +1,7 @@
 /**
- * The budget of a task: fresh tokens, cost and working time over all its runs and agents, and executions per agent. Usage only
- * grows and is never negative or NaN. The agent's own limits override the global ones. A reached limit prevents the next spawn;
- * an exceeded one blocks the task with `budget_exceeded` and asks a person. Pure: usage is in the log, and the state file is a
- * cache. The kernel's purse enforces the same limits while a turn runs.
+ * The budget of a task: fresh tokens, cost and working time over all its runs and agents, and executions per agent. A reached limit
+ * prevents the next spawn; an exceeded one blocks the task with `budget_exceeded` and asks a person. Pure: usage is in the log and
+ * only grows; the kernel's purse enforces the same limits while a turn runs.
  */
 import { defined } from '@bellwether/base'
 import type { BudgetKey } from '@bellwether/protocol'
@@ -35,7 +34,7 @@ const policyShape = z.strictObject({ global: limits, agents: nameMap(limits.part
 export type BudgetPolicy = z.output<typeof policyShape>
 export const budgetShape = policyShape.extend({ global: limits.partial() }).partial()
 
-/** The limits that the reference's own file has; a migrated policy states them. */
+/** The limits of the reference's own file, which a migrated policy keeps. */
 export const referenceLimits = { maxTaskTokens: 12_000, maxTaskWallTimeSec: 1_200, maxTaskRetries: 3 } as const
 
 export const defaultBudget: BudgetPolicy = {

@@ -1,7 +1,7 @@
 /**
  * Recognises a deliverable that reports failure, in the forms that agents use: a status, a flag such as `ok: false`, an error, an
  * exit code, or a text that begins with `[BLOCKED]` or contains such an object. A report of failure counts whatever files changed
- * (H6.5). Pure. Everything else needs evidence (acceptance.ts).
+ * (H6.5). Pure; acceptance.ts checks every other deliverable.
  */
 import { isObject, parseJson } from '../log/json.js'
 

@@ -1,6 +1,6 @@
 /**
- * Imports a task root of the reference when it is opened for writing, once: the values that stand only in its snapshot, its
- * governance, its recovery and budget state. The log stays as it is, copies of the snapshot and the state files are stored next
+ * Imports a task root of the reference when it is opened for writing, once: the values that only its snapshot has, its
+ * governance, its recovery and budget state. The log is not rewritten, copies of the snapshot and the state files are stored next
  * to them, and the report names what was taken and what was not. A crash repeats only what was not written.
  */
 import { join } from 'node:path'
@@ -24,7 +24,7 @@ const snapshotMaxBytes = 64 * 2 ** 20
 const governanceMaxBytes = 2 ** 20
 // One write holds the lock; thousands of tasks need several writes.
 const perWriteMax = 200
-// A line of the log; the log file of the process has all of it.
+// Keeps the line of the log short; the warning of the process names all of them.
 const notTakenMax = 100
 
 /** Files of the reference that the board does not read. */
@@ -126,7 +126,7 @@ async function readSnapshot(root: string, ports: ReferencePorts): Promise<Readon
   return tasks
 }
 
-/** Copies the snapshot of the reference before it is replaced. A link would follow its tools, which write in place. */
+/** Copies the snapshot of the reference before it is replaced. A hard link would change with it, because the reference's tools write in place. */
 export async function keepSnapshot(root: string, { disk, ids }: Pick<ReferencePorts, 'disk' | 'ids'>): Promise<void> {
   const read = await disk.read(join(root, snapshotFile), snapshotMaxBytes)
   if (read.found !== 'bytes' || referenceTasks(parseJson(read.bytes.toString('utf8'))) === undefined) return

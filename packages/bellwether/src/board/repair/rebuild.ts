@@ -62,7 +62,7 @@ export interface RebuildReport {
 const cyclesShown = 20
 const heldMax = 1_000
 
-/** Lines that a writer wrote twice, or after it lost the lock, are harmless; every other problem needs a look. */
+/** Lines that a writer wrote twice, or after it lost the lock, are harmless; a person must check every other problem. */
 const hasDamage = (counts: RebuildReport['errors']['counts']): boolean =>
   Object.keys(counts).some((kind) => kind !== 'stale_token' && kind !== 'duplicate_event_id')
 
@@ -159,7 +159,7 @@ function resumeDataOf(
   return explainDisk(path, () => writeResumeData(at, log, state, { disk, draftId: ids.next() }))
 }
 
-/** The compacted log has no damaged lines: one line per held task keeps the task waiting for a person. */
+/** The compacted log lacks the damaged lines, so it needs one line per held task to keep the task held. */
 function* heldLines(fold: Fold, ids: LockPorts['ids']): Generator<Buffer> {
   const at = fold.lastEventAt ?? ''
   for (const { taskId, damage } of fold.tasks()) {

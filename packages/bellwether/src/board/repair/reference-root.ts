@@ -1,7 +1,7 @@
 /**
- * Decides what a task root of the reference has outside its log and the board needs: values that stand only in its snapshot, and
- * its governance (pause, freeze, aborts, approvals). Pure. A newer line of the log wins, finished work stays finished, and
- * everything that is not taken is named. import-reference.ts reads the files and writes the lines.
+ * Decides which values outside the log of a reference's task root the board needs: those that only its snapshot has, and its
+ * governance (pause, freeze, aborts, approvals). A newer line of the log wins, finished work stays finished, and the result names
+ * everything that is not taken. Pure; import-reference.ts reads the files and writes the lines.
  */
 import { z } from 'zod'
 import { isObject, type JsonObject } from '../log/json.js'

@@ -50,7 +50,7 @@ export function openRun(task: Task): Run | null {
 
 const namedAgent = (task: Task): string | null => textField(task, 'agent') ?? textField(task, 'role') ?? task.assignee
 
-/** Whether the task names its agent, not only a role or a hint, for which another agent may do. */
+/** Whether the task names its agent. If it has only a role or a hint, another agent may take it. */
 export const namesAgent = (task: Task): boolean =>
   textField(task, 'agent') !== null || (textField(task, 'role') === null && task.assignee !== null)
 

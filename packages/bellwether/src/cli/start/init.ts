@@ -47,7 +47,7 @@ const settings = `# Every key is optional. docs/reference/settings.md lists all 
 # url = "postgres://user:password@host/name"    # default: an embedded PostgreSQL in .bellwether/
 `
 
-/** The agents that retry a failed task, in order; every one of them is created here. */
+/** Who retries a failed task, in order. `init` creates the agent. */
 const recoveryChain = ['coder', 'human']
 
 const files: readonly (readonly [path: string, text: string])[] = [

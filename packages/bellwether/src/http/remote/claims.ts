@@ -152,7 +152,7 @@ export function openClaims(options: ClaimOptions): Claims {
     // A takeover continues where the dead worker stopped: the last results are those with which that worker resumed (W2.3b).
     const results = turn.kind === 'resume' || turn.takenOver ? await kernel.readResults(turn.agentTurnId) : []
     if (isUiAction(turn) && results.length === 0) {
-      // The server carries the action out in place of the worker, which need not know about actions.
+      // The server carries out the action itself, so that HTTP workers need no code for actions.
       await kernel.suspend({ ...fenceOf(turn), ...actionStep(turn) }, settings.suspendTimeoutSeconds)
       options.onHandled()
       return undefined

@@ -25,7 +25,7 @@ export interface PipeParts extends ViewParts {
 export function pipeRoutes(api: Api, { fusion, signal, inProcess = false }: PipeParts): void {
   const { clock } = fusion
   const viewOf = ({ grant }: Granted) => fusion.view(fedBy(grant))
-  /** V5.3: a failed receiver fails its pipes, so nothing that still arrives through it changes a view. */
+  /** V5.3: a failed receiver fails its pipes, so requests that still arrive through it must not change a view. */
   const mustReceive = () => {
     if (inProcess || fusion.health.get(httpReceiver)?.state !== 'failed') return
     throw new Retryable('The receiver of this server failed and is restarting', {

@@ -50,7 +50,7 @@ export async function readAgent(db: Queryable, projectId: string, agentId: strin
   return agent
 }
 
-/** Which of these names are not active agents of the project. Empty while it has no agents: its workers have not started yet. */
+/** Which of these names are not agents of the project. Empty while the project has no agents, because its workers have not started yet. */
 export async function findMissingAgents(
   db: Queryable,
   projectId: string,
@@ -114,7 +114,7 @@ export async function listWorkers(db: Queryable, projectId: string): Promise<Wor
   })
 }
 
-// As many as a turn reads.
+// The same limit as for the tools that a turn reads.
 const toolNamesMax = 1_000
 
 /** The tools that the project declares. */

@@ -2,9 +2,8 @@
  * Reads turns: lists page by page, and single turns. Reads only. Bounded: a list scans a fixed number of turns and returns a cursor where it
  * stopped, because the hot table has no index for rare filters.
  */
-import type { TurnStatus } from '@bellwether/protocol'
+import type { BudgetKey, TurnStatus } from '@bellwether/protocol'
 import type { TurnRow } from '@bellwether/protocol/http'
-import type { BudgetKey } from '@bellwether/protocol'
 import type { Queryable } from '../../ports/database/database.js'
 import { headStatuses } from '../turn.js'
 import { waitsForWorker } from './gauges.js'

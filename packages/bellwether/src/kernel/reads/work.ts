@@ -1,7 +1,7 @@
 /**
- * Reads what a worker needs to run a turn, in a fixed order (T6.1): the head under its fence, with the roster entry, profile and tools of the agent
- * (T6.2), then the cards. Bounded in
- * bytes, however long the agent's history is: long boxes are cut to their newest cards and marked `truncated`.
+ * Reads what a worker needs to run a turn, in a fixed order (T6.1): the head under its fence, with the roster entry, profile and tools
+ * of the agent (T6.2), then the cards. Bounded in bytes, however long the agent's history is: long boxes are cut to their newest
+ * cards and marked `truncated`.
  */
 import type { agentStatuses } from '@bellwether/protocol'
 import type { Queryable } from '../../ports/database/database.js'
@@ -43,8 +43,8 @@ interface TurnSetup {
 const toolsMax = 1_000
 
 /**
- * One statement, so that head, roster entry, profile and tools are of one moment: a fence that is lost before it finds no head, and then
- * nothing else is read. The profile is the head's, which a lease or a change of the roster sets.
+ * One statement, so that head, roster entry, profile and tools come from one snapshot. If the fence was lost, it finds no head and
+ * reads nothing else. The profile is the head's, which a lease or a change of the roster sets.
  */
 async function readTurnSetup(db: Queryable, fence: Fence): Promise<TurnSetup | 'stale'> {
   const [setup] = await db.query<TurnSetup>({

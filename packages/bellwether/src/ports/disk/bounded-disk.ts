@@ -1,6 +1,7 @@
 /**
- * A disk whose every call ends within the timeout of local state (H1.4). A call that takes longer is abandoned and fails with a Retryable;
- * its effect is in doubt, as after a crash. A log file with an abandoned call must be opened again: the call may still write to its buffer.
+ * A disk whose calls all end within the timeout of local state (H1.4). A call that takes longer is abandoned and fails with a
+ * Retryable; its effect is in doubt, as after a crash. A log file with an abandoned call must be opened again, because the call may
+ * still write to its buffer.
  */
 import type { Clock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
@@ -24,7 +25,7 @@ export function boundedDisk(disk: Disk, { clock, timeoutMs }: BoundedDiskOptions
         const limitMs = timeoutMs * (1 + Math.floor(bytes() / bytesPerTimeout))
         const leftMs = startMs + limitMs - clock.monotonicMs()
         if (leftMs > 0) await clock.sleep(leftMs, settled.signal)
-        // After the process was stopped, timers fire before completed calls are seen: give these a turn.
+        // After the process was frozen, timers fire before completed calls are seen: let these complete first.
         else await new Promise((resolve) => setImmediate(resolve))
         if (leftMs > 0 && !settled.signal.aborted) continue
         throw new Retryable(`The disk did not answer within ${limitMs} ms (${what}).`, {

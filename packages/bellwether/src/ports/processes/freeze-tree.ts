@@ -15,7 +15,7 @@ export interface FreezeOptions extends Omit<TreeSelector, 'self'> {
 // A scan can miss a process in the middle of fork or exec; the next one finds it.
 const emptyScansNeeded = 3
 const scanMs = 10
-// More than a program can use up by starting processes between two scans.
+// A program that keeps starting processes cannot use up this many scans.
 const scansMax = 100
 
 const setTree = async ({ clock, ...selector }: FreezeOptions, stopped: boolean): Promise<void> => {

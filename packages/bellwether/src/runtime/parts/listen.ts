@@ -1,7 +1,7 @@
 /**
  * The listening socket of an HTTP server. If it fails, the receiver closes it, waits, and binds the same address again, as often
  * as needed; established connections stay open. Node does not report errors of `accept`, so the receiver connects to itself
- * from time to time. The caller reports the failures and serves the requests.
+ * every 5 s.
  */
 import { connect, Server as NetServer, type AddressInfo } from 'node:net'
 import { type Clock, errorMessage, type Log } from '@bellwether/base'
@@ -32,7 +32,7 @@ export interface Receiver {
 const backoff = { mode: 'exponential', baseMs: 250, multiplier: 2, maxMs: 30_000, jitterPct: 0 } as const
 // After this time without an error the pauses start at their minimum again.
 const stableMs = 60_000
-/** One connection to itself costs less than 1 ms. */
+/** One probe costs less than 1 ms. */
 export const probeIntervalMs = 5_000
 // A blocked event loop can delay one probe; two in a row fail only if the socket does.
 const probeTimeoutMs = 2_000
@@ -44,7 +44,7 @@ export function openReceiver({ clock, log, signal, onChange }: ReceiverOptions):
 
   function failed(error: unknown): void {
     failures += 1
-    log.error({ err: error, failures }, 'the receiver failed and will restart')
+    log.error({ err: error, failures }, 'receiver failed; restarting')
     onChange?.(errorMessage(error))
   }
 
@@ -67,7 +67,7 @@ export function openReceiver({ clock, log, signal, onChange }: ReceiverOptions):
         await bind(server, host, port)
         isUp = true
         upSinceMs = clock.monotonicMs()
-        log.info({ host, port, failures }, 'the receiver listens again')
+        log.info({ host, port, failures }, 'receiver listens again')
         return onChange?.(undefined)
       } catch (error) {
         failed(error)

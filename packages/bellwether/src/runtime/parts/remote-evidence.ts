@@ -1,5 +1,5 @@
 /**
- * Evidence from a view of another process, over HTTP. A view that is unavailable, busy or not ready means "wait", never "missing".
+ * Gets evidence from a view of another process, over HTTP. A view that is unavailable, busy or not ready means "wait", never "missing".
  * The board decides what the evidence means.
  */
 import { defined, systemClock } from '@bellwether/base'

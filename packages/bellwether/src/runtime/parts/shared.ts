@@ -1,6 +1,6 @@
 /**
  * What the parts of one process share: the tail of the outbox, the workspace views, and the board of a task root with its
- * dispatcher. `up` opens each once for its server, sensor and autopilot, so that a change by one part is known to the others.
+ * dispatcher. `up` opens each of them once, so that its server, sensor and autopilot see each other's changes at once.
  * Maintenance of the board runs wherever the board is open.
  */
 import { hostname } from 'node:os'
@@ -18,7 +18,7 @@ import { openViews } from './views.js'
 
 export interface BoardPart extends OpenRoot {
   readonly projectId: string
-  /** The dispatcher with this actor in its log lines. All of them share the runs that this process works on. */
+  /** The dispatcher with this actor in its log lines. All of these dispatchers share the runs that this process works on. */
   as(actor: string): Dispatcher
 }
 
@@ -36,7 +36,7 @@ export interface SharedOptions {
   readonly root: string | undefined
   /** The project whose agents do the tasks. */
   readonly projectId: string
-  /** What the process is, for the owner that locks name. */
+  /** The role of the process, for the owner in lock files. */
   readonly role: string
   /** Names of the views to serve. */
   readonly views?: readonly string[]
@@ -44,7 +44,7 @@ export interface SharedOptions {
   readonly evidenceView?: Omit<OwnView, 'fusion'> | undefined
 }
 
-/** Opens the tail and the board, runs `work`, and closes both. */
+/** Opens the shared parts, runs `work`, and closes them. */
 export async function withShared(
   context: PartContext,
   options: SharedOptions,

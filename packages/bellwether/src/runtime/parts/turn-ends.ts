@@ -18,7 +18,7 @@ export interface TurnEndsOptions {
 }
 
 export interface TurnEnds {
-  /** Resolves when the turn of `key` is not active any more, or with its status when the signal fires. */
+  /** Resolves when the turn of `key` is no longer active, or with its status when the signal aborts. */
   ended(key: string, signal: AbortSignal): Promise<TurnStatus>
 }
 
@@ -32,7 +32,7 @@ export function openTurnEnds({ read, tail, clock, log }: TurnEndsOptions): TurnE
   const never = new AbortController().signal
   /** Ends the pause of the running loop. */
   let wake: Wake | undefined
-  /** The turns that callers wait for; undefined while it is being read, when any end may be one of them. */
+  /** The turns that callers wait for; undefined while they are being read: then every end wakes the loop. */
   let active: ReadonlySet<string> | undefined
 
   const statusIn = (found: ReadonlyMap<string, TurnStatus>, key: string): TurnStatus =>
@@ -57,7 +57,7 @@ export function openTurnEnds({ read, tail, clock, log }: TurnEndsOptions): TurnE
     let follower: Follower | undefined
     while (waiting.size > 0) {
       try {
-        // First follow, then read: an end is either in the database, or among the events that follow.
+        // Follow before the read: an end is then either in the database or among the later events.
         if (follower === undefined && tail !== undefined) {
           follower = await tail.follow()
           follower.onEnd((agentTurnId) => {
@@ -81,16 +81,25 @@ export function openTurnEnds({ read, tail, clock, log }: TurnEndsOptions): TurnE
   return {
     ended: (key, signal) =>
       new Promise((resolve, reject) => {
-        const finish = (now: TurnStatus) => {
+        const leave = () => {
           const all = waiting.get(key)
           all?.delete(finish)
           if (all?.size === 0) waiting.delete(key)
           if (waiting.size === 0) wake?.now()
           release()
+        }
+        const finish = (now: TurnStatus) => {
+          leave()
           resolve(now)
         }
         const giveUp = () => {
-          read([key]).then((found) => finish(statusIn(found, key)), reject)
+          read([key]).then(
+            (found) => finish(statusIn(found, key)),
+            (error: unknown) => {
+              leave()
+              reject(error)
+            },
+          )
         }
         const release = onAbort(signal, giveUp)
         if (signal.aborted) return

@@ -1,7 +1,7 @@
 /**
- * Evidence from a workspace view, of this process or over HTTP. The view reads the disk for each request, through the sensor.
+ * Gets evidence from a workspace view, of this process or over HTTP; the view reads the disk for each request, through the sensor.
  * The disk of this machine decides only what a view cannot: excluded paths, symbolic links, and whether a file changed if the
- * view has restarted since. It also computes the hashes, if it has the same file. Each result says where it comes from.
+ * view has restarted since. It also provides the hash if it has a file of the same size.
  */
 import { posix } from 'node:path'
 import { defined } from '@bellwether/base'
@@ -69,7 +69,7 @@ export function viewedEvidence({ files, local, path: rootPath }: ViewedEvidenceO
   }
 }
 
-/** The view's part of a token. A token that was taken without a view has none, and an old one has no other. */
+/** The view's part of a token: empty if the token was taken without a view. Tokens of earlier versions have only this part. */
 function viewTokenIn(token: string | null): string | null {
   if (token === null) return null
   return /^\d+$/.test(token) ? '' : token.replace(/^\d+:/, '')

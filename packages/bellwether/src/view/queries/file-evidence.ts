@@ -1,5 +1,5 @@
 /**
- * Tells the board whether claimed files exist (hazard 21). Each path is checked by a barrier and a scan that begin after the
+ * Checks for the board whether claimed files exist (hazard 21), each path by a barrier and a scan that begin after the
  * question, never from memory alone. A path that cannot be checked is `not_ready`, which means wait; `missing` is returned
  * only after a finished scan, and `excluded` if the sensor does not report the path. The caller computes hashes, because only it
  * may be able to read the file.

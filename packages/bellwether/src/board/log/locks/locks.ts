@@ -158,8 +158,8 @@ async function tryAcquire(
 }
 
 /**
- * Records who held the generations that this one replaces (H2.6); a freed one was not taken from anyone. A crash before they are
- * removed repeats their lines. The takeover stands even if the audit cannot be written: then the log has its fields.
+ * Records who held the generations that this one replaces (H2.6), except those that their owners released. After a crash before the
+ * files are removed, the lines are repeated. The takeover is valid even if the audit cannot be written; the error log then names the locks.
  */
 async function auditTakeover(
   folder: string,
@@ -177,7 +177,7 @@ async function auditTakeover(
       for (const { name } of taken) {
         const path = join(folder, name)
         const file = await readLock(disk, path)
-        // Its owner released it after all.
+        // Its owner has released it since.
         if (file === 'missing') continue
         const status = lockStatus(file, { nowMs: clock.wallMs(), graceMs, machine })
         await audit.append(

@@ -6,8 +6,8 @@
 -- this keeps one head per agent.
 alter table state.agent_state_head
   add column epoch_group bigint not null generated always as (turn_epoch >> 3) stored,
-  -- Set when a turn is leased. The watchdog clears it when the agent has been idle for a while, so that neither a lease
-  -- nor an ending writes the index below.
+  -- A lease sets it. The PMO clears it when the agent has been idle for a while, so that most leases and endings do not
+  -- write the index below.
   add column awake boolean not null default true;
 alter table state.agent_state_head
   drop constraint agent_state_head_pkey,
@@ -16,7 +16,7 @@ alter table state.agent_state_head
 comment on column state.agent_state_head.epoch_group is
   'The epoch divided by 8: orders the versions of a head in its index, so that a lookup finds the newest one first.';
 comment on column state.agent_state_head.awake is
-  'False only for an agent that is idle for a while: sweeps read the heads that are awake.';
+  'False only for an agent that has been idle for a while: sweeps read the heads that are awake.';
 update state.agent_state_head set awake = false where status = 'idle';
 
 -- Sweeps read the heads that may be active.

@@ -1,4 +1,5 @@
--- Where queues are read from, so that claims and leases pass no dead entries of earlier turns (decision 0014).
+-- The positions from which queues are read, so that claims and leases do not pass the dead entries of earlier turns
+-- (decision 0014).
 
 -- The transaction that made the row pending. A row that returned to pending or changed its target has '0' and is first.
 alter table state.agent_inbox add column pending_xid xid8;

@@ -1,7 +1,7 @@
 /**
  * Budgets (hazard 18): reserve before a call, commit what it used, release the rest; or record steps with their usage. Reserved,
- * escrowed and used amounts together never exceed a limit, unless a call uses more than it reserved. Every ending settles the open
- * reservations in its own transaction. A turn without a budget is `unlimited`.
+ * escrowed and used amounts together never exceed a limit, unless a call uses more than it reserved or a step reports more than is
+ * left. Every ending settles the open reservations in its own transaction.
  */
 import { InvalidInput, token, type BudgetKey } from '@bellwether/protocol'
 import type { Queryable } from '../../../ports/database/database.js'

@@ -1,6 +1,6 @@
--- A worker applies the limits of its agent file to a running turn: the turn gets a budget, or the budget it has becomes
--- smaller. Never larger, so that repeating the call after a takeover or a resume changes nothing. Without limits it
--- only returns what is left. What a slice gives up returns to its parent.
+-- A worker applies the limits of its agent file to a running turn: the turn gets a budget, or its budget becomes
+-- smaller and the difference returns to the parent. A budget never becomes larger, so that repeating the call after a
+-- takeover or a resume changes nothing. Without limits the verb only returns what is left.
 create or replace function state.limit_turn(p_project_id text, p_agent_id text, p_agent_turn_id text,
   p_turn_epoch bigint, p_budget_id text, p_token_limit bigint, p_cost_micros_limit bigint, p_wall_ms_limit bigint)
 returns setof state.verdict language plpgsql as $$
@@ -37,7 +37,7 @@ begin
       v_cost := least(v_budget.cost_micros_limit, p_cost_micros_limit);
       update state.budgets b set token_limit = v_tokens, cost_micros_limit = v_cost,
         wall_ms_limit = least(b.wall_ms_limit, p_wall_ms_limit),
-        -- A soft slice could take more than the agent's own limit.
+        -- Not soft any more: a soft slice could take more than the agent's own limit.
         soft = b.soft and (v_tokens, v_cost) is not distinct from (v_budget.token_limit, v_budget.cost_micros_limit)
       where b.budget_id = v_budget.budget_id;
       if v_budget.parent_budget_id is not null then

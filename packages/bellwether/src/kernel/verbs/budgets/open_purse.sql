@@ -1,5 +1,5 @@
--- Opens a purse, or sets the limits of the one that exists; what was used stays. The used amounts apply only to a new
--- purse: the caller's own record of earlier usage, in another database or before retention.
+-- Opens a purse, or sets the limits of an existing one and keeps what it used. The used amounts apply only to a new
+-- purse: they are the caller's record of earlier usage, in another database or before retention.
 create or replace function state.open_purse(p_project_id text, p_budget_id text, p_token_limit bigint,
   p_cost_micros_limit bigint, p_wall_ms_limit bigint, p_tokens_used bigint, p_cost_micros_used bigint,
   p_wall_ms_used bigint)

@@ -1,9 +1,10 @@
 -- One active turn per output box (T5.3). A turn usually writes to its agent's own box; a box of another agent, or of
 -- none, is borrowed while the turn is active.
 
--- Whether a turn may be leased that writes to p_box_id, which is not the own box of its agent; the caller has locked
--- the agent's head. The owner must not start a turn in the box until the caller commits, so this locks the owner's
--- head. If another session holds that lock, the box counts as in use, and the sweep of queued rows returns to the turn.
+-- Whether a turn that writes to p_box_id, which is not its agent's own box, may be leased. The caller has locked the
+-- agent's head. The function locks the owner's head too, because the owner must not start a turn in the box until the
+-- caller commits. If another session holds that lock, the box counts as in use, and the sweep of queued rows leases the
+-- turn later.
 create or replace function state.may_borrow_box(p_box_id text) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -32,7 +33,7 @@ begin
   end if;
   if new.active_agent_turn_id is not null and new.output_box_id is distinct from new.home_box_id then
     if state.owner_uses_box(new.output_box_id) then
-      raise exception 'a turn of its owner writes to box %', new.output_box_id
+      raise exception 'cannot borrow box %: a turn of its owner writes to it', new.output_box_id
         using errcode = 'unique_violation', constraint = 'one_turn_per_borrowed_box';
     end if;
     insert into state.borrowed_boxes (box_id, project_id, agent_id)

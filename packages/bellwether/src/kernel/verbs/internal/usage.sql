@@ -3,17 +3,17 @@
 -- How long a turn has worked, in milliseconds: from its start to its end or until now, without the time in which it or
 -- one of its children waited for a person, and without the time in which its processes were frozen.
 create or replace function state.working_ms(p_agent_turn_id text) returns bigint language sql stable as $$
-  with recursive family (budget_id, agent_turn_id) as (
+  with recursive tree (budget_id, agent_turn_id) as (
     select b.budget_id, p_agent_turn_id from (select 1) one
     left join state.budgets b on b.agent_turn_id = p_agent_turn_id
     union all
-    select c.budget_id, c.agent_turn_id from family f join state.budgets c on c.parent_budget_id = f.budget_id
+    select c.budget_id, c.agent_turn_id from tree f join state.budgets c on c.parent_budget_id = f.budget_id
   )
   select greatest(0, extract(epoch from s.until - i.started_at) * 1000 - coalesce(b.paused_ms, 0) - coalesce((
     select sum(extract(epoch from upper(r) - lower(r))) * 1000 from (
       select unnest(range_agg(tstzrange(w.created_at,
         greatest(w.created_at, coalesce(c.created_at, t.ended_at, s.until))))) as r
-      from family f join state.turn_waiting_tools w on w.agent_turn_id = f.agent_turn_id
+      from tree f join state.turn_waiting_tools w on w.agent_turn_id = f.agent_turn_id
         and w.started_by in ('person', 'people')
       left join cards.cards c on c.card_id = w.tool_result_card_id
       left join lateral state.turn_row(f.agent_turn_id) t on true) waits), 0))::bigint
@@ -31,7 +31,7 @@ create or replace function state.exceeded_keys(p_budget state.budgets) returns t
       and state.working_ms(p_budget.agent_turn_id) > p_budget.wall_ms_limit then 'wall_ms' end], null)
 $$;
 
--- A number of a report: not negative, and bounded, because a sum of many must fit into a bigint.
+-- A reported number: not negative, and bounded, so that the sum of many fits into a bigint.
 create or replace function state.amount(p_value jsonb) returns bigint language sql immutable as $$
   select case when jsonb_typeof(p_value) = 'number'
     then least(1000000000000, greatest(0, ceil(p_value::numeric)))::bigint else 0 end

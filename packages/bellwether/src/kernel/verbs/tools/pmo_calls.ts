@@ -40,7 +40,7 @@ export async function readPmoCalls(db: Queryable, max: number): Promise<PmoCall[
   }))
 }
 
-/** `gone`: another PMO has taken the call, or no turn waits for it any more. */
+/** `gone`: another PMO has taken the call, or no turn waits for it. */
 export async function takeCall(db: Queryable, ids: Ids, call: PmoCall, batch: NewBatch): Promise<'taken' | 'gone'> {
   const { projectId, toolCallId, agentTurnId, turnEpoch } = call
   const fork = JSON.stringify(forkOfCall(ids, call, call.stepId, toolCallId, batch))

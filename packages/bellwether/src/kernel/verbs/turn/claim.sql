@@ -46,7 +46,7 @@ begin
     end if;
   end if;
 
-  select l.read_from, l.read_also into v_from, v_also from state.read_line(p_target) l;
+  select l.read_from, l.read_also into v_from, v_also from state.claim_position(p_target) l;
   select array_agg(h.project_id), array_agg(h.agent_id), coalesce(array_agg(h.inbox_id), '{}'),
     array_agg(h.shared_deaths) into v_projects, v_agents, v_seen, v_deaths_of from (
     select h.project_id, h.agent_id, i.inbox_id, h.shared_deaths from (
@@ -136,7 +136,7 @@ begin
     where w.worker_id = p_worker and (w.last_claim_at is null or w.last_claim_at < v_now - interval '500 milliseconds');
   end if;
 
-  if state.mark_line(p_target, v_from, v_also) and what is distinct from 'held_back' and exists (
+  if state.save_claim_position(p_target, v_from, v_also) and what is distinct from 'held_back' and exists (
     select from state.agent_inbox i cross join lateral state.head(i.project_id, i.agent_id) h
     where i.worker_target = p_target and i.status = 'pending'
       and (i.pending_xid = any (v_also) or i.pending_xid >= v_from))

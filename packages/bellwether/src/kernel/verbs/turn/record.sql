@@ -1,6 +1,6 @@
 -- Records what a running turn writes: cards into its output box, a step, and the step's event. Locks the fenced head
--- FOR SHARE, so that no reap can come between the check and the commit (hazard 3). A lost fence writes nothing and
--- returns 'stale'. If the turn has a budget, the step's usage is charged to it and the verdict says what is left.
+-- FOR SHARE, so that no reap can come between the check and the commit (hazard 3); a lost fence writes nothing and
+-- returns 'stale'. If the turn has a budget, the step's usage is charged to it, and the verdict contains what is left.
 -- Items: {project_id, agent_id, agent_turn_id, turn_epoch, cards?: [{card_id, type, role, content, metadata?}], step?:
 -- {step_id, phase, status, tool_call_ids?, metadata?, error?}}.
 create or replace function state.record(p_items json)
@@ -45,7 +45,7 @@ begin
     join made m on m.card_id = c.value ->> 'card_id'
     where x.output_box_id is not null order by x.ord, c.ord;
 
-    -- The turns with a budget: what their steps used is charged.
+    -- Charges what the steps used, for turns with a budget.
     for v_step in
       select x.agent_turn_id, x.turn_epoch, x.step ->> 'step_id' as step_id,
         coalesce(o.metadata, '{}') || coalesce(x.step -> 'metadata', '{}') as metadata

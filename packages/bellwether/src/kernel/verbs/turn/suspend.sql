@@ -2,8 +2,7 @@
 -- publishes the commands after the commit; they carry pointers, never arguments. The declaration in resource.tools
 -- applies where the call sets nothing. A call with hosted_by needs no command. A call whose subject is the PMO's, or
 -- that names a pmo_tool and is not declared, waits for a PMO (T3.3e). Batches (p_fork, see open_batches) are created
--- with the waits that they answer; a caller with batches sends one item. The card of a person's action names who
--- requested it.
+-- with the waits that they answer; a caller with batches sends one item.
 -- Items: {project_id, agent_id, agent_turn_id, turn_epoch, step_id, calls: [{tool_call_id, tool_name, card_id,
 -- arguments, after_execution?, timeout_seconds?, idempotent?, hosted_by?, pmo_tool?}]}.
 create or replace function state.suspend(p_items json, p_suspend_seconds double precision, p_fork json default null)
@@ -49,6 +48,7 @@ begin
       left join resource.tools t on t.project_id = x.project_id and t.tool_name = c.tool_name
       where x.agent_turn_id || ' ' || x.turn_epoch = any (v_live)
     ), made as (
+      -- The card of a person's action names who requested it.
       insert into cards.cards (card_id, project_id, type, role, content, metadata, created_at)
       select card_id, project_id, 'tool.call', case when action is null then 'assistant' else 'user' end,
         jsonb_build_object('tool_call_id', tool_call_id, 'tool_name', tool_name,

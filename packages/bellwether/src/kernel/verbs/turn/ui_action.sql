@@ -1,6 +1,6 @@
 -- A person's action on an agent: the lease and the pending inbox row are one step (T3.1c). The worker that claims the
 -- row calls the tool. Returns 'busy' for a busy agent, 'rejected' for an unknown agent or tool, 'duplicate' for a
--- repeated action, and 'conflict' if its id was used for another one; none of them writes anything (T3.1e).
+-- repeated action, and 'conflict' if another action used its id; none of these writes anything (T3.1e).
 -- Items: {inbox_id, agent_turn_id, project_id, agent_id, action_id, channel_id?, traceparent?, payload: {tool_name,
 -- args, ...}, built_in: whether every project has the tool}.
 create or replace function state.ui_action(p_items json)

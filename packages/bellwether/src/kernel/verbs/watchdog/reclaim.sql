@@ -171,8 +171,8 @@ begin
   perform state.charge_reservations(v_turns);
 end $$;
 
--- The state event of a reclaim (T2.5): the turn runs on with a new epoch, and no worker holds it until one takes it
--- over. Called in the statement that makes the move, so it reads the head and the row from before.
+-- The state event of a reclaim (T2.5): the turn stays running with a new epoch until a worker takes it over. Called in
+-- the statement that makes the move, so it reads the inbox row as it was before.
 create or replace function state.reclaimed_event(p_inbox_id text, out subject text, out payload jsonb)
 language sql stable as $$
   select 'bw.v1.' || i.project_id || '.' || i.channel_id || '.evt.agent.' || i.agent_id || '.state',

@@ -1,6 +1,6 @@
 /**
- * The budget of a turn's model calls. Each try is reserved before and charged after it, in the kernel's budget. A try with unknown
- * usage is charged in full. A turn without a budget reserves nothing.
+ * The budget of a turn's model calls. Each try is reserved before and charged after it, in the kernel's budget; a turn without a
+ * budget reserves nothing. A try with unknown usage is charged in full.
  */
 import type { Clock } from '@bellwether/base'
 import type { BudgetLeft } from '../../../kernel/verbs/budgets/budgets.js'
