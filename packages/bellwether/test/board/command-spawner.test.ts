@@ -138,15 +138,16 @@ describe('evidence on the disk itself', () => {
       {
         path: 'new.txt',
         found: 'present',
+        from: 'disk',
         size: 3,
         changedSince: true,
         sha256: 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad',
       },
       expect.objectContaining({ path: 'old.txt', found: 'present', changedSince: false }),
-      { path: 'none', found: 'missing' },
-      { path: '.', found: 'missing' },
-      { path: 'link', found: 'missing' },
-      { path: '../x', found: 'missing' },
+      { path: 'none', found: 'missing', from: 'disk' },
+      { path: '.', found: 'missing', from: 'disk' },
+      { path: 'link', found: 'missing', from: 'disk' },
+      { path: '../x', found: 'missing', from: 'disk' },
     ])
   })
 })

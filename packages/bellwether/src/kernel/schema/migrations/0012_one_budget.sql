@@ -1,5 +1,5 @@
--- Usage by kind, for budgets and reservations. `tokens_used` counts fresh tokens: input, output and cache writes; output
--- and cache writes have columns of their own, and the rest is input. Cache reads count only in money.
+-- Usage by kind, for budgets and reservations. `tokens_used` counts fresh tokens: input, output and cache writes.
+-- Output and cache writes have columns of their own; the rest is input. Cache reads count only in money.
 alter table state.budgets
   add column output_tokens_used bigint not null default 0,
   add column cache_read_tokens_used bigint not null default 0,

@@ -6,7 +6,7 @@
 create or replace function state.claim_position(p_target text, out read_from xid8, out read_also xid8[])
 language plpgsql stable as $$
 declare
-  v_known text := current_setting('bellwether.position_' || md5(p_target), true);
+  v_known text := current_setting('bellwether.claim_' || md5(p_target), true);
 begin
   read_from := coalesce(nullif(split_part(v_known, ' ', 1), ''), '0')::xid8;
   read_also := coalesce(nullif(split_part(v_known, ' ', 2), ''), '{}')::xid8[];
@@ -30,7 +30,7 @@ begin
   v_from := least(v_first, pg_snapshot_xmax(v_snapshot));
   v_left := array(select x from unnest(p_also) x where exists (select from state.agent_inbox i
     where i.worker_target = p_target and i.status = 'pending' and i.pending_xid = x offset 0));
-  perform set_config('bellwether.position_' || md5(p_target), v_from || ' ' || array(
+  perform set_config('bellwether.claim_' || md5(p_target), v_from || ' ' || array(
     select x from (select unnest(v_left) union select pg_snapshot_xip(v_snapshot) union select '0'::xid8
       union select pg_current_xact_id_if_assigned()) o (x) where x < v_from order by x)::text, false);
   return v_first is not null or v_left <> '{}';
