@@ -65,7 +65,7 @@ async function importOnce(board: Board, ports: ReferencePorts): Promise<void> {
   }
   const ids = [...(tasks?.keys() ?? [])]
   for (let from = 0; from < ids.length; from += perWriteMax) {
-    // Written one task at a time if the group has a task that cannot be written.
+    // If a task of the group is invalid, the tasks are written one at a time.
     const some = ids.slice(from, from + perWriteMax)
     try {
       for (const taken of await write(board, some, tasks!)) add(taken)
