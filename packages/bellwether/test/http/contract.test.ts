@@ -128,10 +128,11 @@ describe('a turn', () => {
       trace_id: '0123456789abcdef0123456789abcdef',
       usage: { steps: 3, total_tokens: 35, input_tokens: 20, output_tokens: 10, cost_micros: 350 },
       budget: {
-        tokens: { used: 100, limit: 1_000 },
-        cost_micros: { used: 600, limit: 1_000 },
+        // The usage of the steps and the reservation.
+        tokens: { used: 135, limit: 1_000 },
+        cost_micros: { used: 950, limit: 1_000 },
         wall_ms: { limit: null },
-        fraction: 0.6,
+        fraction: 0.95,
         nearest: 'cost_micros',
       },
     })
@@ -291,8 +292,8 @@ describe('tasks', () => {
         agent: 'tom',
         tokenUsage: 6_000,
         retryCount: 1,
-        limits: { maxTaskTokens: 12_000 },
-        nearest: { unit: 'tokens', used: 6_000, limit: 12_000, fraction: 0.5 },
+        limits: { maxTaskTokens: null },
+        nearest: { unit: 'runs', used: 1, limit: 3 },
       },
       runs: [{ agentTurnId: turn.agentTurnId, turnStatus: 'failed', costMicros: 1_234, agent: 'tom' }],
     })
