@@ -203,7 +203,7 @@ describe('a running server', () => {
     await open('/fleet')
     const tiles = page.getByRole('region', { name: 'Summary' }).getByRole('link')
     const numbers = async () => (await tiles.allInnerTexts()).map((text) => text.replace(/\s+/g, ' ').trim())
-    const shown = ['3 running', '0 stuck', '2 need you', '2 waiting', '7 idle', '2 queued']
+    const shown = ['3 running', '0 stuck', '3 need you', '2 waiting', '7 idle', '2 queued']
     await expect.poll(numbers, { timeout: 20_000 }).toEqual(shown)
     await row('writer').waitFor()
     await screenshot(page, 'server-fleet-1280-light')
