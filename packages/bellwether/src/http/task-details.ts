@@ -2,13 +2,13 @@
  * What the policies say about a task now: why it waits, its recovery, its budget, its place in the queue, and its cost.
  * Everything is derived from the board's rules; nothing is decided here. The cost of an ended turn is read once.
  */
-import type { BoardTask, TaskChoice } from '@bellwether/protocol/http'
+import type { TaskChoice } from '@bellwether/protocol/http'
 import { Retryable } from '@bellwether/protocol'
 import { nextTask } from '../board/tasks/next-task.js'
 import { readyRules, type Dispatcher, type DispatchPolicies } from '../board/dispatch/dispatcher.js'
-import { openRun, textField } from '../board/tasks/task-fields.js'
+import { taskBudget } from '../board/tasks/task-budget.js'
+import { textField } from '../board/tasks/task-fields.js'
 import { readinessIndex } from '../board/tasks/readiness-index.js'
-import { budgetsOf, limitsFor, type BudgetEntry, type BudgetPolicy } from '../board/policies/budget.js'
 import { recoveriesOf, recoveryOf, ruleFor, type RecoveryPolicy } from '../board/policies/recovery.js'
 import { readiness, type ReadyRules } from '../board/tasks/ready.js'
 import type { BoardState, Task } from '../board/log/task.js'
@@ -44,7 +44,7 @@ export function taskStateOf(task: Task, moment: BoardMoment) {
     waitCode: ready.ready ? null : ready.code,
     waitUntil: ready.ready ? null : (ready.until ?? null),
     recovery: recoveryNow(task, moment.policies.recovery),
-    budget: budgetNow(task, moment.policies.budget),
+    budget: taskBudget(task, moment.policies.budget),
     next: ready.ready ? placeOf(task, ready.assignee, moment) : null,
   }
 }
@@ -58,33 +58,6 @@ function recoveryNow(task: Task, policy: RecoveryPolicy) {
   if (entry === undefined) return null
   const { taskId: _taskId, ...recovery } = entry
   return { ...recovery, maxAttempts: ruleFor(policy, entry.reasonCode).maxAttempts }
-}
-
-type Share = NonNullable<NonNullable<BoardTask['budget']>['nearest']>
-
-/** The budget of the current agent; if it has used nothing yet, of the agent that is nearest to a limit. */
-function budgetNow(task: Task, policy: BudgetPolicy) {
-  const entries = [...budgetsOf(task).values()].map((entry) => ({ entry, ...sharesOf(entry, policy) }))
-  const agent = (openRun(task)?.agent ?? task.assignee ?? '').trim().toLowerCase()
-  const fraction = (one: (typeof entries)[number]) => one.nearest?.fraction ?? 0
-  const shown =
-    entries.find(({ entry }) => entry.agent === agent) ?? entries.toSorted((a, b) => fraction(b) - fraction(a))[0]
-  if (shown === undefined) return null
-  const { tokenUsage, elapsedMs, retryCount, exceededCount } = shown.entry
-  const { limits, nearest } = shown
-  return { agent: shown.entry.agent, tokenUsage, elapsedMs, retryCount, exceededCount, limits, nearest }
-}
-
-function sharesOf(entry: BudgetEntry, policy: BudgetPolicy) {
-  const { maxTaskTokens, maxTaskWallTimeSec, maxTaskRetries } = limitsFor(policy, entry.agent)
-  const share = (unit: Share['unit'], used: number, limit: number | null): Share[] =>
-    limit === null ? [] : [{ unit, used, limit, fraction: used / limit }]
-  const [nearest = null] = [
-    ...share('tokens', entry.tokenUsage, maxTaskTokens),
-    ...share('ms', entry.elapsedMs, maxTaskWallTimeSec === null ? null : maxTaskWallTimeSec * 1_000),
-    ...share('runs', entry.retryCount, maxTaskRetries),
-  ].toSorted((a, b) => b.fraction - a.fraction)
-  return { limits: { maxTaskTokens, maxTaskWallTimeSec, maxTaskRetries }, nearest }
 }
 
 function placeOf({ taskId }: Task, assignee: string, { choice, places }: BoardMoment) {

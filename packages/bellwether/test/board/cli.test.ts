@@ -1,5 +1,5 @@
 /** `bellwether task …` with real processes on a real root, killed and interrupted at critical moments. */
-import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises'
+import { appendFile, mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
@@ -104,6 +104,27 @@ describe('bellwether task', { timeout: 300_000 }, () => {
     expect(report).toContain('Next: none')
     const events = (await task('watch', '--once', '--json')).out.trim().split('\n')
     expect(events.map((line) => (JSON.parse(line) as { cursor: number }).cursor)).toEqual(events.map((_, at) => at + 1))
+  })
+
+  it('[H7.6] task show prints what all agents of the task have spent of its limits, in dollars and tokens by kind', async () => {
+    await json('add', 'Spend')
+    expect((await task('show', 'T-1')).out).toMatch(/spent +not reported\n +tokens +–\n/)
+    const entry = { taskId: 'T-1', elapsedMs: 60_000, retryCount: 1, inputTokens: 9_000, outputTokens: 900 }
+    const kinds = { cacheWriteTokens: 100, cacheReadTokens: 150_000, tokenUsage: 10_000, costMicros: 1_231_000 }
+    const budget = {
+      coder: { ...entry, ...kinds, agent: 'coder' },
+      tester: { ...entry, ...kinds, agent: 'tester', costMicros: 4_000 },
+    }
+    const log = join(root, 'state', 'tasks.jsonl')
+    const added = JSON.parse((await readFile(log, 'utf8')).trim()) as object
+    const noted = { ...added, eventId: 'usage-1', type: 'task_noted', messageType: '[NOTE]', payload: { budget } }
+    await appendFile(log, `${JSON.stringify(noted)}\n`)
+    const { out } = await task('show', 'T-1')
+    expect(out).toMatch(/spent +\$1\.24 of \$20\.00\n/)
+    expect(out).toMatch(/tokens +20,000 fresh \(18,000 input, 1,800 output, 200 cache write\); 300,000 cache read\n/)
+    expect(await json('show', 'T-1')).toMatchObject({
+      budget: { costMicros: 1_235_000, cacheReadTokens: 300_000, elapsedMs: 120_000, limits: { maxTaskCostUsd: 20 } },
+    })
   })
 
   it('a mistake is answered with a hint and exit code 2', async () => {

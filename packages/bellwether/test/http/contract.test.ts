@@ -263,14 +263,14 @@ describe('tasks', () => {
     await server.request('PATCH', `/board/tasks/${first}`, { action: 'freeze' })
   })
 
-  it('a task shows its runs with turns, cost and budget, and the state of its recovery', async () => {
+  it('[H7.6] a task shows its runs with turns, its spending by kind and in money, and the state of its recovery', async () => {
     // The next agent of the recovery chain.
     await addAgent(server, 'coder')
     const id = await task({ title: 'fails', agent: 'tom', priority: 50 })
     const dispatched = server.post(`/board/tasks/${id}/dispatch`)
     const turn = await claimed('tom')
-    const usage = { total_tokens: 6_000 }
-    const step = { stepId: `${id}-step`, phase: 'think', status: 'done', metadata: { usage, cost_micros: 1_234 } }
+    const usage = { input_tokens: 5_000, output_tokens: 700, cache_write_tokens: 300, cache_read_tokens: 90_000 }
+    const step = { stepId: `${id}-step`, phase: 'think', status: 'done', metadata: { usage, cost_micros: 12_340_000 } }
     await server.kernel.record({ ...turn, step })
     await server.kernel.deliver({ ...turn, status: 'failed', content: { text: 'no' }, error: 'broke' })
     expect((await dispatched).status).toBe(200)
@@ -278,7 +278,7 @@ describe('tasks', () => {
     expect(shown).toMatchObject({
       status: 'blocked',
       waitCode: 'cooldown',
-      costMicros: 1_234,
+      costMicros: 12_340_000,
       recovery: {
         reasonCode: 'spawn_failed',
         attempt: 1,
@@ -291,13 +291,18 @@ describe('tasks', () => {
       budget: {
         agent: 'tom',
         tokenUsage: 6_000,
+        inputTokens: 5_000,
+        outputTokens: 700,
+        cacheWriteTokens: 300,
+        cacheReadTokens: 90_000,
+        costMicros: 12_340_000,
         retryCount: 1,
-        limits: { maxTaskTokens: null },
-        nearest: { unit: 'runs', used: 1, limit: 3 },
+        limits: { maxTaskTokens: null, maxTaskCostUsd: 20 },
+        nearest: { unit: 'micros', used: 12_340_000, limit: 20_000_000, fraction: 0.617 },
       },
-      runs: [{ agentTurnId: turn.agentTurnId, turnStatus: 'failed', costMicros: 1_234, agent: 'tom' }],
+      runs: [{ agentTurnId: turn.agentTurnId, turnStatus: 'failed', costMicros: 12_340_000, agent: 'tom' }],
     })
-    expect(await listed(id)).toMatchObject({ costMicros: 1_234, waitCode: 'cooldown', recovery: { attempt: 1 } })
+    expect(await listed(id)).toMatchObject({ costMicros: 12_340_000, waitCode: 'cooldown', recovery: { attempt: 1 } })
   })
 })
 

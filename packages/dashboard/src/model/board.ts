@@ -1,4 +1,5 @@
 /** Tasks as the board page shows them: columns, what needs a person, how much of a budget is used. Pure. */
+import { dollars } from '@bellwether/protocol/spending'
 import type { QueuePlace, Recovery, Task, TaskBudget } from '../api/types.js'
 import { own } from './own.js'
 import { boardColumns } from './status.js'
@@ -45,6 +46,7 @@ export function budgetUseOf(budget: TaskBudget | null): BudgetUse | null {
   const { unit, used, limit, fraction } = nearest
   const label = {
     tokens: `${compact(used)} / ${compact(limit)} tokens`,
+    micros: `${dollars(used)} / ${dollars(limit)}`,
     ms: `${span(used)} / ${span(limit)}`,
     runs: `${used} / ${plural(limit, 'run')}`,
   }[unit]
@@ -56,12 +58,6 @@ export function compact(number: number): string {
   if (number < 1_000) return String(Math.round(number))
   if (number < 1_000_000) return `${(number / 1_000).toFixed(number < 10_000 ? 1 : 0)}k`
   return `${(number / 1_000_000).toFixed(1)}M`
-}
-
-/** Millionths of a dollar. */
-export function cost(micros: number | null | undefined): string {
-  if (micros === null || micros === undefined) return ''
-  return `$${(micros / 1_000_000).toFixed(micros < 1_000_000 ? 3 : 2)}`
 }
 
 const recoveryWords: Readonly<Record<string, string>> = {

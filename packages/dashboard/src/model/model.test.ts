@@ -129,12 +129,14 @@ describe('the board', () => {
   })
 
   it('shows the nearest limit of a task, if any', () => {
-    const limits = { maxTaskTokens: null, maxTaskWallTimeSec: null, maxTaskRetries: null }
-    const used = { agent: 'a', tokenUsage: 100, elapsedMs: 90_000, retryCount: 1, exceededCount: 0, limits }
+    const limits = { maxTaskTokens: null, maxTaskCostUsd: null, maxTaskWallTimeSec: null, maxTaskRetries: null }
+    const kinds = { inputTokens: 60, outputTokens: 40, cacheReadTokens: 900, cacheWriteTokens: 0, costMicros: 0 }
+    const used = { agent: 'a', tokenUsage: 100, ...kinds, elapsedMs: 90_000, retryCount: 1, exceededCount: 0, limits }
     const near = (unit: NonNullable<TaskBudget['nearest']>['unit'], spent: number, limit: number) =>
       budgetUseOf({ ...used, nearest: { unit, used: spent, limit, fraction: spent / limit } })
     expect(near('ms', 90_000, 100_000)).toEqual({ part: 0.9, label: '1:30 / 1:40' })
     expect(near('runs', 1, 3)?.label).toBe('1 / 3 runs')
+    expect(near('micros', 1_234_567, 20_000_000)?.label).toBe('$1.23 / $20.00')
     expect(near('tokens', 1_500, 1_000)).toEqual({ part: 1.5, label: '1.5k / 1.0k tokens' })
     expect(budgetUseOf({ ...used, nearest: null })).toEqual({ part: null, label: '100 tokens' })
     expect(budgetUseOf(null)).toBeNull()

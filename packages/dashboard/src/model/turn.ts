@@ -2,8 +2,9 @@
  * The timeline of a turn: inbox → steps → tools → deliverable, with watchdog interventions in between. Pure. Ordered
  * by time; entries with the same time are ordered by cause.
  */
+import { dollars } from '@bellwether/protocol/spending'
 import type { Card, Step, TurnBudget, TurnDetail, TurnIntervention, Wait } from '../api/types.js'
-import { compact, cost, type BudgetUse } from './board.js'
+import { compact, type BudgetUse } from './board.js'
 import { groupBy } from './group.js'
 import { oneLine } from './text.js'
 import { msOf, span } from './time.js'
@@ -134,6 +135,6 @@ export function nearestOf(budget: TurnBudget | null): BudgetUse | null {
   if (budget === null || budget.nearest === null) return null
   const { nearest, fraction } = budget
   const { used, limit } = budget[nearest]
-  const format = { tokens: compact, cost_micros: cost, wall_ms: span }[nearest]
+  const format = { tokens: compact, cost_micros: dollars, wall_ms: span }[nearest]
   return { part: fraction, label: `${format(used)} / ${format(limit ?? 0)}${nearest === 'tokens' ? ' tokens' : ''}` }
 }

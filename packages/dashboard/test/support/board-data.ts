@@ -107,10 +107,15 @@ function budgetOf(number: number): TaskBudget {
   return {
     agent: 'coder',
     tokenUsage,
+    inputTokens: tokenUsage - 500,
+    outputTokens: 400,
+    cacheReadTokens: 40_000 * number,
+    cacheWriteTokens: 100,
+    costMicros: 31_000 * number,
     elapsedMs: 60_000 * number,
     retryCount: 1,
     exceededCount: 0,
-    limits: { maxTaskTokens: 12_000, maxTaskWallTimeSec: null, maxTaskRetries: 3 },
+    limits: { maxTaskTokens: 12_000, maxTaskCostUsd: 20, maxTaskWallTimeSec: null, maxTaskRetries: 3 },
     nearest:
       number % 5 === 1
         ? { unit: 'runs', used: 1, limit: 3, fraction: 1 / 3 }

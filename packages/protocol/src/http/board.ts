@@ -55,17 +55,28 @@ const taskState = z.object({
   budget: z
     .object({
       agent: z.string().describe('whose limits these are'),
-      tokenUsage: z.number(),
-      elapsedMs: z.number(),
-      retryCount: z.number(),
+      tokenUsage: z.number().describe('fresh tokens of all ended runs: input, output and cache writes'),
+      inputTokens: z.number(),
+      outputTokens: z.number(),
+      cacheReadTokens: z.number().describe('not part of `tokenUsage`'),
+      cacheWriteTokens: z.number(),
+      costMicros: z.number().describe('millionths of a dollar, all ended runs'),
+      elapsedMs: z.number().describe('working time of all ended runs'),
+      retryCount: z.number().describe('executions by this agent'),
       exceededCount: z.number(),
       limits: z.object({
         maxTaskTokens: z.number().nullable(),
+        maxTaskCostUsd: z.number().nullable(),
         maxTaskWallTimeSec: z.number().nullable(),
         maxTaskRetries: z.number().nullable(),
       }),
       nearest: z
-        .object({ unit: z.enum(['tokens', 'ms', 'runs']), used: z.number(), limit: z.number(), fraction: z.number() })
+        .object({
+          unit: z.enum(['tokens', 'micros', 'ms', 'runs']).describe('`micros`: millionths of a dollar'),
+          used: z.number(),
+          limit: z.number(),
+          fraction: z.number(),
+        })
         .nullable()
         .describe('the nearest limit; null: no limit is set'),
     })

@@ -135,11 +135,14 @@ function counted(value: number): number {
 }
 const added = (left: number, right: number) => Math.min(counted(left) + counted(right), Number.MAX_SAFE_INTEGER)
 
+type Kind = (typeof kinds)[number]
+
 /** What all agents together have used of a task. */
-export function usedByTask(entries: BudgetEntries): { tokens: number; costMicros: number; wallTimeMs: number } {
-  const sum = (key: 'tokenUsage' | 'costMicros' | 'elapsedMs') =>
+export function usedByTask(entries: BudgetEntries) {
+  const sum = (key: Kind | 'tokenUsage' | 'elapsedMs') =>
     [...entries.values()].reduce((total, entry) => added(total, entry[key]), 0)
-  return { tokens: sum('tokenUsage'), costMicros: sum('costMicros'), wallTimeMs: sum('elapsedMs') }
+  const byKind = Object.fromEntries(kinds.map((kind) => [kind, sum(kind)])) as Readonly<Record<Kind, number>>
+  return { tokens: sum('tokenUsage'), ...byKind, wallTimeMs: sum('elapsedMs') }
 }
 
 /** The limits in the units of the kernel. */
@@ -241,10 +244,11 @@ export interface TaskPurse {
 
 export function purseOf(policy: BudgetPolicy, task: Task, agent: string): TaskPurse {
   const grants = task.fields['budgetGrants']
+  const { tokens, costMicros, wallTimeMs } = usedByTask(budgetsOf(task))
   return {
     id: `task:${task.taskId}:${task.createdAt}:${typeof grants === 'number' ? grants : 0}`,
     limits: limitsOf(limitsFor(policy, agent)),
-    used: usedByTask(budgetsOf(task)),
+    used: { tokens, costMicros, wallTimeMs },
   }
 }
 

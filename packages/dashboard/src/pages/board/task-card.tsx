@@ -1,8 +1,9 @@
 /** A task on the board: title, assignee, what it waits for, recovery, budget. */
+import { dollars } from '@bellwether/protocol/spending'
 import { memo } from 'react'
 import { serverNowMs } from '../../api/client.js'
 import type { Recovery, Task } from '../../api/types.js'
-import { budgetUseOf, cost, isOver, needsPerson, positionText, reasonText, recoveryText } from '../../model/board.js'
+import { budgetUseOf, isOver, needsPerson, positionText, reasonText, recoveryText } from '../../model/board.js'
 import { oneLine } from '../../model/text.js'
 import { BudgetBar } from '../../parts/budget-bar.js'
 import { Glyph } from '../../parts/glyph.js'
@@ -48,7 +49,7 @@ export const TaskCard = memo(({ task, open }: { readonly task: Task; readonly op
       )}
       <span className="mt-1 flex items-center gap-2 text-xs text-ink-3">
         <bdi className="min-w-0 flex-1 truncate">{oneLine(task.assignee ?? task.next?.assignee ?? '', 40)}</bdi>
-        <span className="whitespace-nowrap">{cost(task.costMicros)}</span>
+        <span className="whitespace-nowrap">{task.costMicros === null ? '' : dollars(task.costMicros)}</span>
       </span>
       {/* A limit matters while the task is open; afterwards only the amount used does. */}
       <BudgetBar use={isDone && use !== null ? { ...use, part: null } : use} />

@@ -1,10 +1,11 @@
 /** One task in full, beside the board: reasons, runs, budget, and what a person can do. */
+import { dollars, moneySpent, tokensSpent } from '@bellwether/protocol/spending'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { serverNowMs } from '../../api/client.js'
 import { taskQuery } from '../../api/queries.js'
 import type { Run, TaskDetail } from '../../api/types.js'
-import { budgetUseOf, compact, cost, reasonText, recoveryText } from '../../model/board.js'
+import { budgetUseOf, compact, reasonText, recoveryText } from '../../model/board.js'
 import { oneLine } from '../../model/text.js'
 import { duration } from '../../model/time.js'
 import { BudgetBar } from '../../parts/budget-bar.js'
@@ -94,7 +95,8 @@ function TaskView({ project, task }: { readonly project: string; readonly task: 
           </Fact>
         )}
         <Fact name="Budget">{use === null ? 'nothing used' : <BudgetBar use={use} />}</Fact>
-        <Fact name="Cost">{task.costMicros === null ? 'not reported' : cost(task.costMicros)}</Fact>
+        <Fact name="Spent">{moneySpent(task)}</Fact>
+        {task.budget !== null && <Fact name="Tokens">{tokensSpent(task.budget)}</Fact>}
         <Fact name="Changed">
           <Ago at={task.updatedAt} />
         </Fact>
@@ -162,7 +164,7 @@ function Runs({ project, runs }: { readonly project: string; readonly runs: read
           <span className="w-full text-xs text-ink-3">
             {run.elapsedMs === undefined ? '' : `${duration(run.elapsedMs)}, `}
             {run.tokenUsage === undefined ? '' : `${compact(run.tokenUsage)} tokens, `}
-            {cost(run.costMicros) === '' ? '' : `${cost(run.costMicros)}, `}
+            {run.costMicros === null ? '' : `${dollars(run.costMicros)}, `}
             <Ago at={run.startedAt} />
           </span>
         </li>

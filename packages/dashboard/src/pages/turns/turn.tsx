@@ -1,9 +1,10 @@
 /** One turn: timeline, parent and children, files, interventions, and the button that stops it. */
+import { dollars } from '@bellwether/protocol/spending'
 import { useQuery } from '@tanstack/react-query'
 import { Link, useParams } from '@tanstack/react-router'
 import { turnQuery } from '../../api/queries.js'
 import type { TurnDetail } from '../../api/types.js'
-import { compact, cost } from '../../model/board.js'
+import { compact } from '../../model/board.js'
 import { oneLine } from '../../model/text.js'
 import { duration, msOf } from '../../model/time.js'
 import { nearestOf } from '../../model/turn.js'
@@ -91,7 +92,7 @@ function Summary({ project, turn }: { readonly project: string; readonly turn: T
         {isOver ? <At at={turn.ended_at} /> : <Countdown until={turn.resume_deadline ?? turn.turn_deadline} />}
       </Fact>
       <Fact name="Tokens, cost">
-        {tokens === 0 ? '–' : compact(tokens)}, {micros === null ? '–' : cost(micros)}
+        {tokens === 0 ? '–' : compact(tokens)}, {micros === null ? '–' : dollars(micros)}
       </Fact>
       <Fact name="Budget">{use === null ? 'no limit' : <BudgetBar use={use} />}</Fact>
       <Fact name="Epoch, worker deaths">

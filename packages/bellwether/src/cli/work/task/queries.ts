@@ -2,12 +2,14 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { errorMessage, systemClock, systemRandom } from '@bellwether/base'
-import { InvalidInput } from '@bellwether/protocol'
+import { InvalidInput, moneySpent, tokensSpent } from '@bellwether/protocol'
 import type { BoardTaskDetail, EventOf } from '@bellwether/protocol/http'
 import { Option, type Command } from 'commander'
 import { openFeed } from '../../../board/log/feed.js'
+import { defaultBudget, type BudgetPolicy } from '../../../board/policies/budget.js'
 import { defaultRecovery } from '../../../board/policies/recovery.js'
 import type { ReadyRules } from '../../../board/tasks/ready.js'
+import { taskBudget } from '../../../board/tasks/task-budget.js'
 import { listTasks, taskView, type TaskPage, type TaskView } from '../../../board/tasks/task-view.js'
 import { markdownReport } from '../../../board/tasks/markdown-report.js'
 import { taskStatuses, type TaskEvent, type TaskStatus } from '../../../board/log/task.js'
@@ -20,14 +22,18 @@ import { wholeUpTo } from '../../shared/options.js'
 import { facts, table } from '../../shared/terminal.js'
 import { boardServer, onRoot, withCommon, type CommonFlags, type Opened } from './root.js'
 
+interface ReadRules extends ReadyRules {
+  readonly budget: BudgetPolicy
+}
+
 /** A mistake in a policy file does not prevent reading; `onRoot` has printed a warning. */
-async function rulesOf({ policies, settings }: Opened): Promise<ReadyRules> {
+async function rulesOf({ policies, settings }: Opened): Promise<ReadRules> {
   try {
-    const { recovery, runtime } = await policies()
-    return { firstAgent: settings.first_agent, recovery, agents: runtime.agents }
+    const { recovery, runtime, budget } = await policies()
+    return { firstAgent: settings.first_agent, recovery, agents: runtime.agents, budget }
   } catch (error) {
     if (!(error instanceof InvalidInput)) throw error
-    return { firstAgent: settings.first_agent, recovery: defaultRecovery }
+    return { firstAgent: settings.first_agent, recovery: defaultRecovery, budget: defaultBudget }
   }
 }
 
@@ -72,18 +78,23 @@ function listText(page: TaskPage): string {
 
 export function showCommand(task: Command): void {
   withCommon(task.command('show <id>'))
-    .description('show one task: what it waits for, its runs and their usage')
+    .description('show one task: what it waits for, its runs, and what it has spent of its budget')
     .action(async (id: string, flags: CommonFlags) => {
-      const print = (view: TaskView | BoardTaskDetail) => answer(flags, view, () => taskText(view))
+      const print = (view: ShownTask) => answer(flags, view, () => taskText(view))
       const server = boardServer(flags)
       if (server !== undefined) return print(await server.ask('GET /board/tasks/:task', { params: { task: id } }))
-      return onRoot(flags, 'read', async (opened) =>
-        print(taskView(opened.board.state, id, systemClock.wallMs(), await rulesOf(opened))),
-      )
+      return onRoot(flags, 'read', async (opened) => {
+        const rules = await rulesOf(opened)
+        const { state } = opened.board
+        const view = taskView(state, id, systemClock.wallMs(), rules)
+        print({ ...view, budget: taskBudget(state.tasks.get(view.taskId)!, rules.budget) })
+      })
     })
 }
 
-function taskText(view: TaskView | BoardTaskDetail): string {
+type ShownTask = (TaskView & Pick<BoardTaskDetail, 'budget'>) | BoardTaskDetail
+
+function taskText(view: ShownTask): string {
   const details = facts([
     ['status', `${view.status}${view.reason === null ? '' : ` (${view.reason})`}`],
     ['waits for', view.waitsFor ?? (view.status === 'done' ? '– (done)' : '– (ready)')],
@@ -91,6 +102,8 @@ function taskText(view: TaskView | BoardTaskDetail): string {
     ['assignee', view.assignee ?? '–'],
     ['priority', `${view.priority}, impact ${view.impact}`],
     ['depends on', view.dependencies.join(', ') || '–'],
+    ['spent', moneySpent(view)],
+    ['tokens', view.budget === null ? '–' : tokensSpent(view.budget)],
     ['created', view.createdAt],
     ['changed', view.updatedAt],
   ])
@@ -110,7 +123,7 @@ function taskText(view: TaskView | BoardTaskDetail): string {
 }
 
 /** Why the board did not accept the last run. */
-function problemOf({ status, fields: { spawn } }: TaskView | BoardTaskDetail): [string, string][] {
+function problemOf({ status, fields: { spawn } }: ShownTask): [string, string][] {
   const error = typeof spawn === 'object' && spawn !== null && 'error' in spawn ? spawn.error : null
   return status !== 'done' && typeof error === 'string' ? [['problem', error]] : []
 }
