@@ -7,6 +7,7 @@ import { routes, type Route } from '@bellwether/protocol/http'
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import { project, target } from '../support/kernel.js'
+import { until } from '../support/until.js'
 import { exercised, isStream } from './contract.js'
 import { readEvents } from './reader.js'
 import { addAgent, addTurn, view, type Body } from './test-server.js'
@@ -31,12 +32,11 @@ beforeAll(async () => {
   for (const name of ['dan', 'eve', 'kim', 'tom']) await addAgent(server, name)
 })
 
-const claimed = async (agentId: string): Promise<ClaimedTurn> => {
+const claimed = (agentId: string): Promise<ClaimedTurn> => {
   const claim = { workerTarget: target, workerId: 'w', max: 100, resumeLeaseSeconds: 30 }
-  for (;;) {
-    const found = (await server.kernel.claim(claim)).turns.find((turn) => turn.agentId === agentId)
-    if (found !== undefined) return found
-  }
+  return until(`a turn of ${agentId} is claimed`, async () =>
+    (await server.kernel.claim(claim)).turns.find((turn) => turn.agentId === agentId),
+  )
 }
 /** Runs a turn to its end: enqueue, thoughts, deliverable. */
 async function ran(agentId: string, thoughts: readonly string[]) {
