@@ -126,7 +126,7 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
     return { status: 'ended', agentTurnId: key, ...rest, error, ...defined({ exceededKeys }), ...answer }
   }
 
-  /** A run that isReused process started. Null: its command is still running. */
+  /** A run that another process started. Null: its command is still running. */
   async function orphan(key: string, request: z.output<typeof requestShape>): Promise<Result | null> {
     const code = (await text(key, 'code'))?.trim()
     const began = await disk.stat(join(folderOf(key), 'request.json'))
