@@ -29,7 +29,7 @@ import { buildReport, printReport, type ChaosReport, type ScheduledFault } from 
 import { findProcesses } from './roles.js'
 import { runStrangers } from './strangers.js'
 import { addFunctionAgents, rates, traffic } from './traffic.js'
-import { checkView, type ViewCheck } from './view-check.js'
+import { checkView, view, type ViewCheck } from './view-check.js'
 import { startWatch, type Watch } from './watch.js'
 
 export interface ChaosOptions {
@@ -154,7 +154,9 @@ async function attack({ options, setup, db, context, stop, elapsedMs }: Attack):
   const start = await markStart(db)
   await abortOldTasks(context)
   await addFunctionAgents(context)
+  const sensorKey = { role: 'sensor', name: 'chaos', view } as const
   const companions = startCompanions({
+    sensorKey: (await context.client.insist('POST /keys', { body: sensorKey })).key,
     setup,
     program: options.program,
     clock: systemClock,

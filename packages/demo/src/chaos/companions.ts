@@ -4,8 +4,7 @@
  */
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { closeSync, openSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { closeSync, openSync } from 'node:fs'
 import type { Clock } from '@bellwether/base'
 import { projectId } from '../actors.js'
 import type { Setup } from '../setup.js'
@@ -30,9 +29,11 @@ export interface CompanionsOptions {
   readonly program: readonly string[]
   readonly clock: Clock
   readonly functionWorkers: number
+  readonly sensorKey: string
 }
 
-export function startCompanions({ setup, program, clock, functionWorkers }: CompanionsOptions): Companions {
+export function startCompanions(options: CompanionsOptions): Companions {
+  const { setup, program, clock, functionWorkers, sensorKey } = options
   const { folder, server, env } = setup
   const stopping = new AbortController()
   const children = new Map<string, ChildProcess>()
@@ -64,10 +65,9 @@ export function startCompanions({ setup, program, clock, functionWorkers }: Comp
         NODE_OPTIONS: `--max-old-space-size=${heapMebibytes}`,
       }),
     )
-  const key = readFileSync(join(folder.dataDir, 'sensor-key'), 'utf8').trim()
   const excluded = ['.git', 'node_modules', '/state'].flatMap((glob) => ['--exclude', glob])
   const sensor = ['sensor', '--root', folder.project, '--server', url, '--id', 'companion', ...excluded]
-  ended.push(keep('sensor', sensor, { BELLWETHER_SENSOR_KEY: key }))
+  ended.push(keep('sensor', sensor, { BELLWETHER_SENSOR_KEY: sensorKey }))
 
   const pids = (prefix: string) =>
     [...children].flatMap(([name, { pid, exitCode, signalCode }]) =>

@@ -11,7 +11,7 @@ export interface ViewCheck {
   readonly audits: number
 }
 
-const view = 'project'
+export const view = 'project'
 // `up` reports neither; the settings of chaos add nothing.
 const excluded = new Set(['/state', '/.git', '/node_modules'])
 // Several audit intervals (20 s) and the start of a sensor after a fault.
