@@ -37,6 +37,8 @@ describe('reported failures', () => {
         { status: 'done', ok: false },
         { text: 'Summary\n```json\n{"status": "failed"}\n```' },
         { text: 'I tried.\n**Status:** failed\n' },
+        { text: `Status: failed\n${'I tried this and that.\n'.repeat(40)}` },
+        { text: 'An example:\n```json\n{"ok": true}\n```\nThe result:\n```json\n{"status": "failed"}\n```\n' },
       ],
       blocked_signal: [
         { status: 'blocked' },
@@ -80,6 +82,9 @@ describe('reported failures', () => {
       { result: 'The parser now rejects unterminated strings, and a test covers the failed case in the old grammar.' },
       { text: 'The build failed at first; I fixed it. All tests pass.' },
       { text: 'x'.repeat(200_000) },
+      { text: 'The API responds:\n```json\n{"error": "not_found"}\n```\nI documented it in docs/api.md.' },
+      { text: 'Example of a report:\n```\nstatus: failed\n```\nAll done.' },
+      { text: '> status: failed\nThat was the old message; it is now clear.' },
     ]
     for (const report of reports) expect([report, codeOf(report as Record<string, unknown>)]).toEqual([report, null])
   })

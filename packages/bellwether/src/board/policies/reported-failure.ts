@@ -16,6 +16,8 @@ type Report = Readonly<Record<string, unknown>>
 const phraseMaxChars = 80
 const detailMaxChars = 2_000
 const textMaxChars = 65_536
+// A report has its status in its heading or in its summary.
+const statusLines = 5
 // `{"result": {"output": {"status": "failed"}}}`
 const depthMax = 3
 
@@ -109,7 +111,10 @@ function flagFailure(report: LowerCase): ReportedFailure | null {
   return { reasonCode: 'spawn_failed', detail: why === null ? shown : `${shown} (${why})` }
 }
 
-/** A text may contain the report: as the mark of a blocked task, as a fenced JSON object, or as a line `status: …`. */
+/**
+ * A text reports failure by the mark of a blocked task, by a fenced JSON object at its end, or by a line `status: …` near its start or
+ * end. Other objects and lines are examples and quotations: an agent that documents an error response has not failed.
+ */
 function textFailure(raw: unknown, depth: number): ReportedFailure | null {
   if (typeof raw !== 'string' || depth >= depthMax) return null
   const text = raw.length <= textMaxChars ? raw : raw.slice(-textMaxChars)
@@ -119,10 +124,18 @@ function textFailure(raw: unknown, depth: number): ReportedFailure | null {
       reasonCode: 'blocked_signal',
       detail: bounded(blocked[1] ?? '') || 'the agent reported that it is blocked',
     }
-  const fenced = [...text.matchAll(/```(?:json)?\s*\n(\{[\s\S]*?\n?\})\s*```/gi)].at(-1)?.[1]
-  const parsed = fenced === undefined ? undefined : parseJson(fenced)
+  const blocks = [...text.matchAll(/^\s*```[^\n`]*\n([\s\S]*?)^\s*```[ \t]*$/gm)]
+  const last = blocks.at(-1)
+  const atEnd = last !== undefined && text.slice(last.index + last[0].length).trim() === ''
+  const parsed = atEnd ? parseJson(last[1] ?? '') : undefined
   if (isObject(parsed)) return failureIn(parsed, depth + 1)
-  const status = [...text.matchAll(/^[\s*#>-]*status[\s*]*[:=][\s*]*(\S.*)$/gim)].at(-1)?.[1]
+  const lines = blocks
+    .reduce((rest, block) => rest.replace(block[0], ''), text)
+    .split('\n')
+    .filter((line) => line.trim() !== '')
+  const status = [...lines.slice(0, statusLines), ...lines.slice(-statusLines)]
+    .map((line) => /^[\s*#-]*status[\s*]*[:=][\s*]*(\S.*)$/i.exec(line)?.[1])
+    .findLast((found) => found !== undefined)
   return status === undefined ? null : statusFailure(new Map([['status', status.slice(0, phraseMaxChars)]]))
 }
 
