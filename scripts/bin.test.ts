@@ -47,25 +47,21 @@ function version(copy: string): Promise<Ended> {
   )
 }
 
-it(
-  'the bin file builds an unbuilt clone once, also when two commands start at once',
-  { timeout: 300_000 },
-  async () => {
-    const copy = copyClone()
-    const both = await Promise.all([version(copy), version(copy)])
-    const stderr = both.map((ended) => ended.stderr).join('')
-    expect(both, stderr).toMatchObject([
-      { code: 0, stdout: '0.1.0\n' },
-      { code: 0, stdout: '0.1.0\n' },
-    ])
-    expect(stderr).toMatch(/^bellwether: dist is missing; building\nbellwether: built in [\d.]+ s\n$/)
-    expect(await version(copy)).toEqual({ code: 0, stdout: '0.1.0\n', stderr: '' })
+it('the bin file builds an unbuilt clone once, also when two commands start at once', async () => {
+  const copy = copyClone()
+  const both = await Promise.all([version(copy), version(copy)])
+  const stderr = both.map((ended) => ended.stderr).join('')
+  expect(both, stderr).toMatchObject([
+    { code: 0, stdout: '0.1.0\n' },
+    { code: 0, stdout: '0.1.0\n' },
+  ])
+  expect(stderr).toMatch(/^bellwether: dist is missing; building\nbellwether: built in [\d.]+ s\n$/)
+  expect(await version(copy)).toEqual({ code: 0, stdout: '0.1.0\n', stderr: '' })
 
-    const source = join(copy, 'packages', 'base', 'src', 'index.ts')
-    const built = statSync(join(copy, 'packages', 'base', 'tsconfig.tsbuildinfo')).mtimeMs / 1_000
-    utimesSync(source, built + 1, built + 1)
-    expect((await version(copy)).stderr).toContain(
-      'packages/base/tsconfig.tsbuildinfo is older than the source; building',
-    )
-  },
-)
+  const source = join(copy, 'packages', 'base', 'src', 'index.ts')
+  const built = statSync(join(copy, 'packages', 'base', 'tsconfig.tsbuildinfo')).mtimeMs / 1_000
+  utimesSync(source, built + 1, built + 1)
+  expect((await version(copy)).stderr).toContain(
+    'packages/base/tsconfig.tsbuildinfo is older than the source; building',
+  )
+})

@@ -71,7 +71,7 @@ const theRun = () =>
   )
 const writer = `cat > /dev/null; echo made > out.txt; echo '{"summary":"s","files":["out.txt"],"tokenUsage":5}'`
 
-describe('bellwether task', { timeout: 300_000 }, () => {
+describe('bellwether task', () => {
   it('[H6.3] [H7.4] [H8.3] task add, list, dispatch and show work as text and as JSON', async () => {
     expect(await task('add', 'Make out.txt', '--verify', 'test -s out.txt', '--priority', '3')).toMatchObject({
       code: 0,

@@ -227,5 +227,5 @@ describe('bellwether migrate-config-v2', () => {
     ])
     expect([both.code, both.stdout, both.unchanged]).toEqual([2, '', true])
     expect([nowhere.code, nowhere.stdout]).toEqual([2, ''])
-  }, 300_000)
+  })
 })

@@ -11,7 +11,6 @@ const script = fileURLToPath(new URL('reading-commands.ts', import.meta.url))
 
 it.runIf(canBeOrdinary)(
   '[H5.3] list, show, watch and synthesize work for a user who may not write to the root',
-  { timeout: 90_000 },
   async () => {
     const root = await testRoot()
     await root.writeLog([line('task_created', 'T-1', { title: 'Read me' })])

@@ -111,34 +111,30 @@ async function nothingLost(root: TestRoot, first: string): Promise<void> {
   expect(await readdir(join(root.path, 'state'))).toContain('recovery.state.before-import.json')
 }
 
-it(
-  '[H5.1] a root of the reference opens with nothing lost, whatever command writes first',
-  { timeout: 60_000 },
-  async () => {
-    const commands = [
-      ['add', 'One more'],
-      ['claim', 'T-005'],
-      ['block', 'T-002'],
-      ['escalate', 'T-002'],
-      ['freeze', 'T-002'],
-      ['unfreeze', 'T-002'],
-      ['approve', 'T-002'],
-      ['require-approval', 'T-002'],
-      ['abort', 'T-002'],
-      ['release', 'T-002'],
-      ['retry', 'T-002'],
-      ['done', 'T-002', '--unchecked'],
-      ['dispatch', 'T-005', '--command', 'true'],
-      ['dispatch', '--command', 'true'],
-      ['pause'],
-    ]
-    for (const words of commands) {
-      const root = await referenceRoot()
-      await task(root, ...words)
-      await expect(nothingLost(root, words.join(' '))).resolves.toBeUndefined()
-    }
-  },
-)
+it('[H5.1] a root of the reference opens with nothing lost, whatever command writes first', async () => {
+  const commands = [
+    ['add', 'One more'],
+    ['claim', 'T-005'],
+    ['block', 'T-002'],
+    ['escalate', 'T-002'],
+    ['freeze', 'T-002'],
+    ['unfreeze', 'T-002'],
+    ['approve', 'T-002'],
+    ['require-approval', 'T-002'],
+    ['abort', 'T-002'],
+    ['release', 'T-002'],
+    ['retry', 'T-002'],
+    ['done', 'T-002', '--unchecked'],
+    ['dispatch', 'T-005', '--command', 'true'],
+    ['dispatch', '--command', 'true'],
+    ['pause'],
+  ]
+  for (const words of commands) {
+    const root = await referenceRoot()
+    await task(root, ...words)
+    await expect(nothingLost(root, words.join(' '))).resolves.toBeUndefined()
+  }
+})
 
 const settings = loadSettings({ folder: '/', env: {} }).board
 

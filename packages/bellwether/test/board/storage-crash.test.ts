@@ -106,7 +106,7 @@ describe('a crash', () => {
         await opens(root, acknowledged)
         await board.close()
       }
-  }, 300_000)
+  })
 
   it('a crash that cuts the log at any byte of the last group leaves a root that opens, and the next write closes the line', async () => {
     const root = await testRoot()
@@ -139,7 +139,7 @@ describe('a crash', () => {
       await third.close()
     }
     await board.close()
-  }, 300_000)
+  })
 
   it('a reader ignores the incomplete line of another writer', async () => {
     const root = await testRoot()

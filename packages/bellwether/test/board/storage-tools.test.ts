@@ -264,7 +264,7 @@ describe('the tools on the command line', () => {
     const words = await run(['recover-stale-locks', '--root', root.path, '--apply', '--yes'])
     expect(words).toMatchObject({ code: 0, out: expect.stringMatching(/2 locks, 2 to reclaim\n {2}reclaimed a\.lock/) })
     expect(await root.lockNames()).toEqual(['recovery.audit.jsonl'])
-  }, 300_000)
+  })
 })
 
 it('a draft that cannot be written completely is removed', async () => {

@@ -160,7 +160,7 @@ it('[V7.1] hazard 21: claimed files are checked in the view, an excluded one on 
   expect(unseen.runs).toMatchObject([{ outcome: 'success', reasonCode: 'evidence_unavailable' }])
   pilot.signal('SIGTERM')
   expect(await pilot.ended).toBe(0)
-}, 300_000)
+})
 
 it('a view without sensors and a wrong key never make a file count as missing', async () => {
   const { root } = await place()

@@ -8,12 +8,11 @@ import { until } from '../support/until.js'
 import { inProcess, longLength, openUp, type RunningUp } from './running-up.js'
 
 // Processes start from source, on a machine that runs other tests.
-const slowStart = { timeout: 300_000 }
 
 let up: RunningUp
 beforeAll(async () => {
   up = await openUp()
-}, 300_000)
+})
 afterAll(() => up?.stop())
 
 // eslint-disable-next-line no-control-regex -- the tests search for these characters
@@ -50,7 +49,7 @@ describe('bellwether turn', () => {
     expect((await up.run('turn', 'run', 'long', 'go')).out.length).toBeGreaterThan(longLength)
   })
 
-  it('watches a turn until it ends or is stopped, and leaves it running on Ctrl-C', slowStart, async () => {
+  it('watches a turn until it ends or is stopped, and leaves it running on Ctrl-C', async () => {
     const started = await up.run('turn', 'run', 'hangs', 'go', '--no-wait')
     const id = started.out.trim()
     const watching = up.start(['turn', 'watch', id])
@@ -89,7 +88,7 @@ describe('bellwether agents, watchdog, questions', () => {
     expect((await up.run('agents', '--limit', '2')).out).toContain('… and more (--limit)')
   })
 
-  it('prints changes of agents until Ctrl-C', slowStart, async () => {
+  it('prints changes of agents until Ctrl-C', async () => {
     const watching = up.start(['agents', '--watch', '--busy', '--json'])
     const { out } = await up.run('turn', 'run', 'hangs', 'go', '--no-wait')
     const seen = await until(
@@ -160,25 +159,21 @@ describe('bellwether view, against a server', () => {
 })
 
 describe('bellwether task, against a server', () => {
-  it(
-    'a task that is added over HTTP, by a command or in the files is started at once, and its end is noticed',
-    slowStart,
-    async () => {
-      await up.api('POST', '/board/tasks', { title: 'one', taskId: 'W-1', agent: 'echo' })
-      expect((await up.run('task', 'add', 'two', '--id', 'W-2', '--agent', 'echo')).code).toBe(0)
-      const local = ['task', 'add', 'three', '--id', 'W-3', '--agent', 'echo', '--after', 'W-2', '--root', up.folder]
-      expect((await inProcess(local)).code).toBe(0)
-      expect(
-        (await inProcess(['task', 'add', 'four', '--id', 'W-4', '--agent', 'echo', '--root', up.folder])).code,
-      ).toBe(0)
-      for (const id of ['W-1', 'W-2', 'W-4'])
-        await until(`${id} to be judged`, async () => {
-          const task = await up.api<{ status: string; runs: object[] }>('GET', `/board/tasks/${id}`)
-          // The agent claims no file, so the board does not accept its "done".
-          return task.status === 'blocked' && task.runs.length === 1 ? true : undefined
-        })
-    },
-  )
+  it('a task that is added over HTTP, by a command or in the files is started at once, and its end is noticed', async () => {
+    await up.api('POST', '/board/tasks', { title: 'one', taskId: 'W-1', agent: 'echo' })
+    expect((await up.run('task', 'add', 'two', '--id', 'W-2', '--agent', 'echo')).code).toBe(0)
+    const local = ['task', 'add', 'three', '--id', 'W-3', '--agent', 'echo', '--after', 'W-2', '--root', up.folder]
+    expect((await inProcess(local)).code).toBe(0)
+    expect((await inProcess(['task', 'add', 'four', '--id', 'W-4', '--agent', 'echo', '--root', up.folder])).code).toBe(
+      0,
+    )
+    for (const id of ['W-1', 'W-2', 'W-4'])
+      await until(`${id} to be judged`, async () => {
+        const task = await up.api<{ status: string; runs: object[] }>('GET', `/board/tasks/${id}`)
+        // The agent claims no file, so the board does not accept its "done".
+        return task.status === 'blocked' && task.runs.length === 1 ? true : undefined
+      })
+  })
 
   it('[V7.1] the evidence of a task comes from the view of this process, and from the disk where a path is excluded', async () => {
     await up.api('POST', '/board/tasks', { title: 'make it', taskId: 'V-1', agent: 'writes' })
@@ -236,7 +231,7 @@ describe('bellwether keys, against a server', () => {
 })
 
 describe('bellwether', () => {
-  it('finds the `up` of its folder and sends its key to no other server', slowStart, async () => {
+  it('finds the `up` of its folder and sends its key to no other server', async () => {
     const here = up.start(['agents', '--json'])
     expect(await here.ended).toBe(0)
     // The environment names another server, which must not get the key of this folder.
@@ -300,7 +295,7 @@ describe('bellwether', () => {
     }
   })
 
-  it('exits with 0 when the reader of its output goes away', slowStart, async () => {
+  it('exits with 0 when the reader of its output goes away', async () => {
     const cli = up.start(['agents', '--watch', '--json'])
     await until('it prints', async () => (cli.stdout().includes('\n') ? true : undefined), 30_000)
     cli.child.stdout?.destroy()

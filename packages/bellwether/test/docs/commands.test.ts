@@ -86,24 +86,16 @@ const runnable = [
 ].filter((page) => !runElsewhere.has(page))
 const isRecipe = (page: string) => page.startsWith('docs/how-to/')
 
-it.each(runnable.filter((page) => !isRecipe(page)))(
-  'the shell blocks of %s work as written',
-  { timeout: 300_000 },
-  async (page) => {
-    expect(await runPage(page, await emptyFolder())).toBeGreaterThan(0)
-  },
-)
+it.each(runnable.filter((page) => !isRecipe(page)))('the shell blocks of %s work as written', async (page) => {
+  expect(await runPage(page, await emptyFolder())).toBeGreaterThan(0)
+})
 
-it(
-  'the shell blocks of the recipes in docs/how-to work as written beside a running up',
-  { timeout: 300_000 },
-  async () => {
-    const folder = await emptyFolder()
-    await pageShell(folder).run('npx bellwether init')
-    await startUp(folder)
-    for (const page of runnable.filter(isRecipe)) expect(await runPage(page, folder)).toBeGreaterThan(0)
-  },
-)
+it('the shell blocks of the recipes in docs/how-to work as written beside a running up', async () => {
+  const folder = await emptyFolder()
+  await pageShell(folder).run('npx bellwether init')
+  await startUp(folder)
+  for (const page of runnable.filter(isRecipe)) expect(await runPage(page, folder)).toBeGreaterThan(0)
+})
 
 async function emptyFolder(): Promise<string> {
   const folder = await testFolder()

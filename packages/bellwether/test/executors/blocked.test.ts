@@ -78,78 +78,72 @@ async function openBlocked(blockMs: number, more: Readonly<Record<string, string
   }
 }
 
-it(
-  '[W2.1] a function that blocks the event loop for longer than the processing timeout runs once, and so do its neighbours, also one in a thread',
-  { timeout: 300_000 },
-  async ({ onTestFinished }) => {
-    const b = await openBlocked(2 * timeoutSeconds * 1_000)
-    onTestFinished(() => b.stop())
-    const ended = await until(
-      'all turns have ended',
-      async () => {
-        const rows = await b.query<{ outcome: string; turn_epoch: number }>(
-          'select outcome, turn_epoch from state.turns where agent_turn_id = any ($1) and ended_at is not null',
-          b.turns,
-        )
-        return rows.length === 3 ? rows : undefined
-      },
-      60_000,
-    )
-    expect(ended).toEqual(b.turns.map(() => ({ outcome: 'success', turn_epoch: 1 })))
-    expect(b.starts().sort()).toEqual(['blocking', 'neighbour', 'threaded'])
-    expect(
-      await b.query("select distinct agent_id from state.interventions where kind = 'worker_blocked' order by 1"),
-    ).toEqual([{ agent_id: 'blocking' }, { agent_id: 'neighbour' }, { agent_id: 'threaded' }])
-    expect(await b.query("select from state.interventions where kind = 'reclaim'")).toEqual([])
-    expect(b.clis[0]!.stderr()).toContain('event loop is blocked')
-  },
-)
-
-it(
-  'a worker process that stays blocked ends itself, and another worker takes over its turns',
-  { timeout: 300_000 },
-  async ({ onTestFinished }) => {
-    const b = await openBlocked(600_000, {
-      BELLWETHER__WORKER__BLOCKED_MAX_SECONDS: '3',
-      BELLWETHER__WORKER__MAX_DEATHS: '9',
-      QUICK: '1',
-    })
-    onTestFinished(() => b.stop())
-    await b.clis[0]!.ended
-    expect(b.clis[0]!.stderr()).toContain('event loop blocked for too long; ending the process')
-    await until(
-      'another worker runs the turn',
-      async () => b.starts().filter((name) => name === 'blocking').length > 1 || undefined,
-      40_000,
-    )
-  },
-)
-
-it(
-  'the guardian does not freeze the command of a neighbour while a function blocks the event loop',
-  { timeout: 300_000 },
-  async ({ onTestFinished }) => {
-    const script = 'echo command >> "$STARTS"; until [ -e go ]; do echo >> ticks; sleep 0.1; done; echo fine'
-    const command = `---\nworker_target: w\nenv: [STARTS]\ncommand: [sh, -c, '${script}']\n---\n`
-    const b = await openBlocked(600_000, { QUICK: '1' }, command)
-    onTestFinished(() => b.stop())
-    const ticks = () => readFileSync(join(b.folder, 'ticks'), 'utf8').length
-    const blockedAtMs = systemClock.monotonicMs()
-    // Without renewals, the guardian freezes the command after 60 % of the timeout.
-    await until('the last beat of the main thread is too old', async () =>
-      systemClock.monotonicMs() - blockedAtMs > timeoutSeconds * 1_000 ? true : undefined,
-    )
-    const before = ticks()
-    await until('the command goes on', async () => ticks() > before + 3 || undefined)
-    await writeFile(join(b.folder, 'go'), '')
-    await writeFile(join(b.folder, 'starts.unblock'), '')
-    const ended = await until('the command has ended', async () => {
-      const [row] = await b.query<{ outcome: string | null }>(
-        'select outcome from state.turns where agent_turn_id = $1',
-        b.command,
+it('[W2.1] a function that blocks the event loop for longer than the processing timeout runs once, and so do its neighbours, also one in a thread', async ({
+  onTestFinished,
+}) => {
+  const b = await openBlocked(2 * timeoutSeconds * 1_000)
+  onTestFinished(() => b.stop())
+  const ended = await until(
+    'all turns have ended',
+    async () => {
+      const rows = await b.query<{ outcome: string; turn_epoch: number }>(
+        'select outcome, turn_epoch from state.turns where agent_turn_id = any ($1) and ended_at is not null',
+        b.turns,
       )
-      return row?.outcome ?? undefined
-    })
-    expect(ended).toBe('success')
-  },
-)
+      return rows.length === 3 ? rows : undefined
+    },
+    60_000,
+  )
+  expect(ended).toEqual(b.turns.map(() => ({ outcome: 'success', turn_epoch: 1 })))
+  expect(b.starts().sort()).toEqual(['blocking', 'neighbour', 'threaded'])
+  expect(
+    await b.query("select distinct agent_id from state.interventions where kind = 'worker_blocked' order by 1"),
+  ).toEqual([{ agent_id: 'blocking' }, { agent_id: 'neighbour' }, { agent_id: 'threaded' }])
+  expect(await b.query("select from state.interventions where kind = 'reclaim'")).toEqual([])
+  expect(b.clis[0]!.stderr()).toContain('event loop is blocked')
+})
+
+it('a worker process that stays blocked ends itself, and another worker takes over its turns', async ({
+  onTestFinished,
+}) => {
+  const b = await openBlocked(600_000, {
+    BELLWETHER__WORKER__BLOCKED_MAX_SECONDS: '3',
+    BELLWETHER__WORKER__MAX_DEATHS: '9',
+    QUICK: '1',
+  })
+  onTestFinished(() => b.stop())
+  await b.clis[0]!.ended
+  expect(b.clis[0]!.stderr()).toContain('event loop blocked for too long; ending the process')
+  await until(
+    'another worker runs the turn',
+    async () => b.starts().filter((name) => name === 'blocking').length > 1 || undefined,
+    40_000,
+  )
+})
+
+it('the guardian does not freeze the command of a neighbour while a function blocks the event loop', async ({
+  onTestFinished,
+}) => {
+  const script = 'echo command >> "$STARTS"; until [ -e go ]; do echo >> ticks; sleep 0.1; done; echo fine'
+  const command = `---\nworker_target: w\nenv: [STARTS]\ncommand: [sh, -c, '${script}']\n---\n`
+  const b = await openBlocked(600_000, { QUICK: '1' }, command)
+  onTestFinished(() => b.stop())
+  const ticks = () => readFileSync(join(b.folder, 'ticks'), 'utf8').length
+  const blockedAtMs = systemClock.monotonicMs()
+  // Without renewals, the guardian freezes the command after 60 % of the timeout.
+  await until('the last beat of the main thread is too old', async () =>
+    systemClock.monotonicMs() - blockedAtMs > timeoutSeconds * 1_000 ? true : undefined,
+  )
+  const before = ticks()
+  await until('the command goes on', async () => ticks() > before + 3 || undefined)
+  await writeFile(join(b.folder, 'go'), '')
+  await writeFile(join(b.folder, 'starts.unblock'), '')
+  const ended = await until('the command has ended', async () => {
+    const [row] = await b.query<{ outcome: string | null }>(
+      'select outcome from state.turns where agent_turn_id = $1',
+      b.command,
+    )
+    return row?.outcome ?? undefined
+  })
+  expect(ended).toBe('success')
+})

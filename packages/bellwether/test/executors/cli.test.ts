@@ -35,33 +35,31 @@ it.concurrent('a worker without valid agents prints what it needs, and every inv
   )
 })
 
-it.concurrent(
-  'a running worker reloads changed agent files, and finishes its commands on SIGTERM',
-  { timeout: 300_000 },
-  async ({ onTestFinished }) => {
-    const processes = await openWorkerProcesses({ ann: agent('echo one') })
-    onTestFinished(() => processes.stop())
-    const worker = await processes.add('worker')
-    expect(await processes.ended(await processes.begin('ann'))).toMatchObject({ outcome: 'success', text: 'one' })
+it.concurrent('a running worker reloads changed agent files, and finishes its commands on SIGTERM', async ({
+  onTestFinished,
+}) => {
+  const processes = await openWorkerProcesses({ ann: agent('echo one') })
+  onTestFinished(() => processes.stop())
+  const worker = await processes.add('worker')
+  expect(await processes.ended(await processes.begin('ann'))).toMatchObject({ outcome: 'success', text: 'one' })
 
-    await processes.write('agents/ann.md', agent('echo two-two'))
-    await until(
-      'the worker has reloaded the agent file',
-      async () => worker.stderr().includes('agent file reloaded') || undefined,
-    )
-    expect(await processes.ended(await processes.begin('ann'))).toMatchObject({ outcome: 'success', text: 'two-two' })
+  await processes.write('agents/ann.md', agent('echo two-two'))
+  await until(
+    'the worker has reloaded the agent file',
+    async () => worker.stderr().includes('agent file reloaded') || undefined,
+  )
+  expect(await processes.ended(await processes.begin('ann'))).toMatchObject({ outcome: 'success', text: 'two-two' })
 
-    await processes.write('agents/slow.md', agent('until [ -e enough ]; do sleep 0.05; done; echo finished'))
-    await until(
-      'a new agent is there',
-      async () => worker.stderr().match(/added to the roster/g)?.length === 3 || undefined,
-    )
-    const turn = await processes.begin('slow')
-    await until('its process runs', async () => carriers(turn).length > 0 || undefined)
-    worker.signal('SIGTERM')
-    await until('it drains', async () => worker.stderr().includes('"msg":"shutting down') || undefined)
-    await processes.write('enough', '')
-    expect(await worker.ended).toBe(0)
-    expect(await processes.ended(turn)).toMatchObject({ outcome: 'success', text: 'finished', task_events: 1 })
-  },
-)
+  await processes.write('agents/slow.md', agent('until [ -e enough ]; do sleep 0.05; done; echo finished'))
+  await until(
+    'a new agent is there',
+    async () => worker.stderr().match(/added to the roster/g)?.length === 3 || undefined,
+  )
+  const turn = await processes.begin('slow')
+  await until('its process runs', async () => carriers(turn).length > 0 || undefined)
+  worker.signal('SIGTERM')
+  await until('it drains', async () => worker.stderr().includes('"msg":"shutting down') || undefined)
+  await processes.write('enough', '')
+  expect(await worker.ended).toBe(0)
+  expect(await processes.ended(turn)).toMatchObject({ outcome: 'success', text: 'finished', task_events: 1 })
+})

@@ -151,7 +151,7 @@ describe('the command executor', () => {
     expect(await readFile(join(b.folder, 'work', 'counted'), 'utf8')).toBe('run\n')
   })
 
-  it('keeps the end of a gigabyte of output in bounded memory', { timeout: 300_000 }, async () => {
+  it('keeps the end of a gigabyte of output in bounded memory', async () => {
     const before = process.memoryUsage().rss
     let most = before
     const turn = await b.begin({

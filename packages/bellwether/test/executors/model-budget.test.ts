@@ -153,49 +153,45 @@ it('[H7.5] enforces the working time: a call is not waited for longer than the r
   expect(ended).toMatchObject({ outcome: 'failed', error: 'budget_exceeded', text: expect.stringContaining('time') })
 })
 
-it(
-  '[H7.5] fifty children at once spend no more than their parent’s purse, by not even one answer',
-  { timeout: 300_000 },
-  async () => {
-    const cap = 60_000
-    await b.t.kernel.openPurse({ projectId: project, budgetId: 'purse', tokens: cap })
-    let together = 0
-    let most = 0
-    const child = b.script(async (_request, turn) => {
-      together += 1
-      most = Math.max(most, together)
-      await Promise.resolve().then(() => (together -= 1))
-      return turn < 12 ? { text: 'x'.repeat(600), calls: [{ name: 'note', args: { turn } }] } : { text: 'enough' }
-    })
-    const parent = b.script((_request, turn) =>
-      turn === 0 ? { calls: [{ name: 'fork_join', args: {} }] } : { text: 'joined' },
-    )
-    await b.t.agents(...tasks.map((task) => task.targetRef))
-    for (const { targetRef } of tasks)
-      await b
-        .begin({ model: child, max_output_tokens: 300 }, { agentId: targetRef })
-        .then((turn) => b.t.kernel.stop({ projectId: project, agentTurnId: turn, reason: 'test' }))
-    const turn = await b.begin({ model: parent, max_output_tokens: 300 }, { budget: { purseId: 'purse' } })
-    await until(
-      'the parent has ended',
-      async () => {
-        await b.worker.step()
-        await b.answerTools()
-        await join(b.t)
-        return (await turnRow(b.t, turn)).ended_at !== null || undefined
-      },
-      100_000,
-    )
-    const children = await b.t.all<{ outcome: string; error: string | null }>(
-      "select outcome, error from state.agent_inbox where message_type = 'turn' and agent_id like 'child-%' and outcome <> 'canceled'",
-    )
-    expect(children).toHaveLength(50)
-    expect(children.every(({ outcome, error }) => outcome === 'success' || error === 'budget_exceeded')).toBe(true)
-    expect(children.some(({ error }) => error === 'budget_exceeded')).toBe(true)
-    const purse = (await b.t.kernel.readBudget('purse'))!
-    expect(purse.tokens_used).toBeLessThanOrEqual(cap)
-    // And it was not left lying about either.
-    expect(purse.tokens_used).toBeGreaterThan(cap * 0.7)
-    expect(await wrongSums(b.t)).toEqual([])
-  },
-)
+it('[H7.5] fifty children at once spend no more than their parent’s purse, by not even one answer', async () => {
+  const cap = 60_000
+  await b.t.kernel.openPurse({ projectId: project, budgetId: 'purse', tokens: cap })
+  let together = 0
+  let most = 0
+  const child = b.script(async (_request, turn) => {
+    together += 1
+    most = Math.max(most, together)
+    await Promise.resolve().then(() => (together -= 1))
+    return turn < 12 ? { text: 'x'.repeat(600), calls: [{ name: 'note', args: { turn } }] } : { text: 'enough' }
+  })
+  const parent = b.script((_request, turn) =>
+    turn === 0 ? { calls: [{ name: 'fork_join', args: {} }] } : { text: 'joined' },
+  )
+  await b.t.agents(...tasks.map((task) => task.targetRef))
+  for (const { targetRef } of tasks)
+    await b
+      .begin({ model: child, max_output_tokens: 300 }, { agentId: targetRef })
+      .then((turn) => b.t.kernel.stop({ projectId: project, agentTurnId: turn, reason: 'test' }))
+  const turn = await b.begin({ model: parent, max_output_tokens: 300 }, { budget: { purseId: 'purse' } })
+  await until(
+    'the parent has ended',
+    async () => {
+      await b.worker.step()
+      await b.answerTools()
+      await join(b.t)
+      return (await turnRow(b.t, turn)).ended_at !== null || undefined
+    },
+    100_000,
+  )
+  const children = await b.t.all<{ outcome: string; error: string | null }>(
+    "select outcome, error from state.agent_inbox where message_type = 'turn' and agent_id like 'child-%' and outcome <> 'canceled'",
+  )
+  expect(children).toHaveLength(50)
+  expect(children.every(({ outcome, error }) => outcome === 'success' || error === 'budget_exceeded')).toBe(true)
+  expect(children.some(({ error }) => error === 'budget_exceeded')).toBe(true)
+  const purse = (await b.t.kernel.readBudget('purse'))!
+  expect(purse.tokens_used).toBeLessThanOrEqual(cap)
+  // And it was not left lying about either.
+  expect(purse.tokens_used).toBeGreaterThan(cap * 0.7)
+  expect(await wrongSums(b.t)).toEqual([])
+})

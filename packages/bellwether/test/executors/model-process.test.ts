@@ -83,75 +83,63 @@ async function expectOnce(turn: string, text: string, steps: number): Promise<vo
   )
 }
 
-it(
-  '[T8.1] [W2.1] killed while the model thinks: the other worker asks again and delivers',
-  { timeout: 300_000 },
-  async () => {
-    const from = provider.requests.length
-    provider.behave((_request, number) =>
-      number === from + 1 ? { text: 'never to be read', everyMs: 500 } : { text: 'thought by the heir' },
-    )
-    const first = await worker()
-    const turn = await begin('thinker')
-    await until('the model is asked', async () => provider.requests.length > from || undefined)
-    await kill(first)
-    const heir = await worker()
-    await expectOnce(turn, 'thought by the heir', 1)
-    expect(provider.requests.length - from).toBe(2)
-    await kill(heir)
-  },
-)
+it('[T8.1] [W2.1] killed while the model thinks: the other worker asks again and delivers', async () => {
+  const from = provider.requests.length
+  provider.behave((_request, number) =>
+    number === from + 1 ? { text: 'never to be read', everyMs: 500 } : { text: 'thought by the heir' },
+  )
+  const first = await worker()
+  const turn = await begin('thinker')
+  await until('the model is asked', async () => provider.requests.length > from || undefined)
+  await kill(first)
+  const heir = await worker()
+  await expectOnce(turn, 'thought by the heir', 1)
+  expect(provider.requests.length - from).toBe(2)
+  await kill(heir)
+})
 
-it(
-  '[T8.1] [W2.3b] killed between the tool’s result and the resume: the tool is not called again, nor the model for the same step',
-  { timeout: 300_000 },
-  async () => {
-    const from = provider.requests.length
-    provider.behave((_request, number) =>
-      number === from + 1 ? { calls: [{ name: toolName, args: { n: 1 } }] } : { text: 'counted once' },
-    )
-    const first = await worker()
-    const turn = await begin('caller')
-    await until('it waits for the tool', async () =>
-      (await headOf(t, 'caller')).status === 'suspended' ? true : undefined,
-    )
-    first.signal('SIGSTOP')
-    const [wait] = await waitsOf(t, turn)
-    await t.kernel.report([{ projectId: project, toolCallId: wait!.tool_call_id, status: 'success', result: 1 }])
-    await kill(first)
-    const heir = await worker()
-    await expectOnce(turn, 'counted once', 2)
-    expect(await waitsOf(t, turn)).toHaveLength(1)
-    expect(provider.requests.length - from).toBe(2)
-    await kill(heir)
-  },
-)
+it('[T8.1] [W2.3b] killed between the tool’s result and the resume: the tool is not called again, nor the model for the same step', async () => {
+  const from = provider.requests.length
+  provider.behave((_request, number) =>
+    number === from + 1 ? { calls: [{ name: toolName, args: { n: 1 } }] } : { text: 'counted once' },
+  )
+  const first = await worker()
+  const turn = await begin('caller')
+  await until('it waits for the tool', async () =>
+    (await headOf(t, 'caller')).status === 'suspended' ? true : undefined,
+  )
+  first.signal('SIGSTOP')
+  const [wait] = await waitsOf(t, turn)
+  await t.kernel.report([{ projectId: project, toolCallId: wait!.tool_call_id, status: 'success', result: 1 }])
+  await kill(first)
+  const heir = await worker()
+  await expectOnce(turn, 'counted once', 2)
+  expect(await waitsOf(t, turn)).toHaveLength(1)
+  expect(provider.requests.length - from).toBe(2)
+  await kill(heir)
+})
 
-it(
-  "[T1.6] a worker killed while it delivers: the model's answer is delivered once, and the model is not called again",
-  { timeout: 300_000 },
-  async () => {
-    const from = provider.requests.length
-    const first = await worker()
-    let turn = ''
-    // A delivery waits at its card for as long as the test holds the lock; steps are written as ever.
-    await t.all(`create function state.test_wait() returns trigger language plpgsql as
+it("[T1.6] a worker killed while it delivers: the model's answer is delivered once, and the model is not called again", async () => {
+  const from = provider.requests.length
+  const first = await worker()
+  let turn = ''
+  // A delivery waits at its card for as long as the test holds the lock; steps are written as ever.
+  await t.all(`create function state.test_wait() returns trigger language plpgsql as
     'begin perform pg_advisory_xact_lock(42); return new; end';`)
-    await t.all(`create trigger test_wait before insert on cards.cards for each row when (new.type = 'task.deliverable')
+  await t.all(`create trigger test_wait before insert on cards.cards for each row when (new.type = 'task.deliverable')
     execute function state.test_wait()`)
-    await t.db.transaction(async (tx) => {
-      await tx.query({ text: 'select pg_advisory_xact_lock(42)' })
-      provider.behave(() => ({ text: 'written before the end' }))
-      turn = await begin('deliverer')
-      await until('the step is written', async () => {
-        const rows = await t.all("select from cards.cards where metadata ->> 'agent_turn_id' = $1", turn)
-        return rows.length > 0 || undefined
-      })
-      await kill(first)
+  await t.db.transaction(async (tx) => {
+    await tx.query({ text: 'select pg_advisory_xact_lock(42)' })
+    provider.behave(() => ({ text: 'written before the end' }))
+    turn = await begin('deliverer')
+    await until('the step is written', async () => {
+      const rows = await t.all("select from cards.cards where metadata ->> 'agent_turn_id' = $1", turn)
+      return rows.length > 0 || undefined
     })
-    const heir = await worker()
-    await expectOnce(turn, 'written before the end', 1)
-    expect(provider.requests.length - from).toBe(1)
-    await kill(heir)
-  },
-)
+    await kill(first)
+  })
+  const heir = await worker()
+  await expectOnce(turn, 'written before the end', 1)
+  expect(provider.requests.length - from).toBe(1)
+  await kill(heir)
+})

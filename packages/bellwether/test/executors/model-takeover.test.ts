@@ -86,7 +86,6 @@ async function untilDead(
 
 it.each(['before', 'after'] as const)(
   '[T1.6] [T8.1] a worker that dies %s any of its writes leaves a turn that another ends: no call, step or charge twice',
-  { timeout: 300_000 },
   async (effect) => {
     let places = 0
     for (let at = 1; ; at += 1) {
@@ -123,7 +122,6 @@ it.each(['before', 'after'] as const)(
 
 it.each(thorough ? (['before', 'after'] as const) : (['after'] as const))(
   '[T5.4] [T8.1] a worker that dies %s any write of a turn with compactions loses nothing of it',
-  { timeout: 300_000 },
   async (effect) => {
     const died: string[] = []
     for (let at = 1; ; at += 1) {

@@ -33,69 +33,65 @@ const asks = (processes: WorkerProcesses, turn: string) =>
     values: [turn],
   })
 
-it.concurrent(
-  '[T8.1] [T1.6] workers killed with SIGKILL while a question is open lose no answer and repeat no question',
-  { timeout: 300_000 },
-  async ({ onTestFinished }) => {
-    const processes = await openWorkerProcesses({ boss: people('choices: [yes, no]') })
-    onTestFinished(() => processes.stop())
-    const first = await processes.add('worker')
-    const turn = await processes.begin('boss')
-    const question = await asked(processes, turn, 'alice')
-    expect(question.arguments).toMatchObject({ question: 'do it', instructions: 'You decide on releases.' })
-    // The file's turns have room for two people and a day for each.
-    expect(question.deadline!.getTime() - question.asked_at.getTime()).toBeCloseTo(86_400_000, -4)
-    await kill(first)
+it.concurrent('[T8.1] [T1.6] workers killed with SIGKILL while a question is open lose no answer and repeat no question', async ({
+  onTestFinished,
+}) => {
+  const processes = await openWorkerProcesses({ boss: people('choices: [yes, no]') })
+  onTestFinished(() => processes.stop())
+  const first = await processes.add('worker')
+  const turn = await processes.begin('boss')
+  const question = await asked(processes, turn, 'alice')
+  expect(question.arguments).toMatchObject({ question: 'do it', instructions: 'You decide on releases.' })
+  // The file's turns have room for two people and a day for each.
+  expect(question.deadline!.getTime() - question.asked_at.getTime()).toBeCloseTo(86_400_000, -4)
+  await kill(first)
 
-    // No worker runs: the answer waits in the inbox.
-    expect(await answer(processes, question, 'perhaps')).toEqual(['reported'])
-    const second = await processes.add('worker')
-    const again = await asked(processes, turn, 'alice', (one) => 'refused' in one.arguments)
-    expect(again.arguments['refused']).toBe('the answer must be one of: yes, no')
-    await kill(second)
+  // No worker runs: the answer waits in the inbox.
+  expect(await answer(processes, question, 'perhaps')).toEqual(['reported'])
+  const second = await processes.add('worker')
+  const again = await asked(processes, turn, 'alice', (one) => 'refused' in one.arguments)
+  expect(again.arguments['refused']).toBe('the answer must be one of: yes, no')
+  await kill(second)
 
-    await answer(processes, again, 'no')
-    await processes.add('worker')
-    expect(await processes.ended(turn)).toMatchObject({ outcome: 'success', text: 'no', task_events: 1 })
-    expect(await asks(processes, turn)).toEqual([{ to: 'alice' }, { to: 'alice' }])
-  },
-)
+  await answer(processes, again, 'no')
+  await processes.add('worker')
+  expect(await processes.ended(turn)).toMatchObject({ outcome: 'success', text: 'no', task_events: 1 })
+  expect(await asks(processes, turn)).toEqual([{ to: 'alice' }, { to: 'alice' }])
+})
 
-it.concurrent(
-  '[W5.1] people who are silent are followed by the next, then by an agent, also when workers are killed in between',
-  { timeout: 300_000 },
-  async ({ onTestFinished }) => {
-    const processes = await openWorkerProcesses({
-      boss: people('answer_within_seconds: 1\nfallback: agent robot'),
-      robot: '---\nexecutor: person\npeople: [keeper]\n---\n',
-      silent: people('answer_within_seconds: 1'),
-    })
-    onTestFinished(() => processes.stop())
-    await processes.write('bellwether.toml', settings)
-    await processes.add('pmo')
-    const first = await processes.add('worker')
-    const turn = await processes.begin('boss')
-    await asked(processes, turn, 'alice')
-    await kill(first)
-    const second = await processes.add('worker')
-    const late = await asked(processes, turn, 'bob')
-    await kill(second)
-    const third = await processes.add('worker')
-    const question = await until(
-      'the fallback is asked',
-      async () => (await openQuestions(processes.kernel.db, project, 'keeper'))[0],
-      20_000,
-    )
-    expect(question.arguments['question']).toMatch(/^do it\n\n[^]*- bob, asked at [^]*Answer in their place\.$/)
-    await kill(third)
-    await answer(processes, question, 'by the robot')
-    await processes.add('worker')
-    expect(await processes.ended(turn)).toMatchObject({ outcome: 'success', text: 'by the robot', task_events: 1 })
-    expect(await answer(processes, late, 'too late')).toEqual(['ignored'])
+it.concurrent('[W5.1] people who are silent are followed by the next, then by an agent, also when workers are killed in between', async ({
+  onTestFinished,
+}) => {
+  const processes = await openWorkerProcesses({
+    boss: people('answer_within_seconds: 1\nfallback: agent robot'),
+    robot: '---\nexecutor: person\npeople: [keeper]\n---\n',
+    silent: people('answer_within_seconds: 1'),
+  })
+  onTestFinished(() => processes.stop())
+  await processes.write('bellwether.toml', settings)
+  await processes.add('pmo')
+  const first = await processes.add('worker')
+  const turn = await processes.begin('boss')
+  await asked(processes, turn, 'alice')
+  await kill(first)
+  const second = await processes.add('worker')
+  const late = await asked(processes, turn, 'bob')
+  await kill(second)
+  const third = await processes.add('worker')
+  const question = await until(
+    'the fallback is asked',
+    async () => (await openQuestions(processes.kernel.db, project, 'keeper'))[0],
+    20_000,
+  )
+  expect(question.arguments['question']).toMatch(/^do it\n\n[^]*- bob, asked at [^]*Answer in their place\.$/)
+  await kill(third)
+  await answer(processes, question, 'by the robot')
+  await processes.add('worker')
+  expect(await processes.ended(turn)).toMatchObject({ outcome: 'success', text: 'by the robot', task_events: 1 })
+  expect(await answer(processes, late, 'too late')).toEqual(['ignored'])
 
-    const other = await processes.begin('silent')
-    const end = await processes.ended(other)
-    expect(end).toMatchObject({ outcome: 'failed', error: 'nobody_answered', task_events: 1 })
-    expect(end.text).toMatch(/- alice, asked at \S+: no answer within 1 s\n- bob, asked at \S+: no answer within 1 s/)
-  },
-)
+  const other = await processes.begin('silent')
+  const end = await processes.ended(other)
+  expect(end).toMatchObject({ outcome: 'failed', error: 'nobody_answered', task_events: 1 })
+  expect(end.text).toMatch(/- alice, asked at \S+: no answer within 1 s\n- bob, asked at \S+: no answer within 1 s/)
+})

@@ -49,107 +49,99 @@ function expectNoOverlap(processes: WorkerProcesses, agentId: string): void {
   expect(signs.indexOf('true')).toBe(signs.length - 1)
 }
 
-it.concurrent(
-  '[T1.6] [W2.1] a worker killed with SIGKILL leaves no process, and its turn ends once by another',
-  { timeout: 300_000 },
-  async ({ onTestFinished }) => {
-    const processes = await openOwn(onTestFinished, ['killed'])
-    const worker = await processes.add('worker')
-    const turn = await thinking(processes, 'killed', worker)
-    worker.signal('SIGKILL')
-    await until('nothing is left', async () => (carriers(turn).length === 0 ? true : undefined), 5_000)
-    await processes.add('worker').then(async (heir) => {
-      expect(await processes.ended(turn)).toMatchObject({
-        outcome: 'success',
-        text: 'the takeover is noted',
-        task_events: 1,
-      })
-      expectNoOverlap(processes, 'killed')
-      heir.signal('SIGKILL')
-      await heir.ended
-    })
-    expect(carriers(turn)).toEqual([])
-  },
-)
-
-it.concurrent(
-  '[T1.2] [T1.6] [W2.1] a worker that is frozen has lost its processes before another takes its turns',
-  { timeout: 300_000 },
-  async ({ onTestFinished }) => {
-    const processes = await openOwn(onTestFinished, ['frozen', 'careful'])
-    const frozen = await processes.add('worker')
-    const turn = await thinking(processes, 'frozen', frozen)
-    const careful = await thinking(processes, 'careful', frozen)
-    const heir = await processes.add('worker')
-    frozen.signal('SIGSTOP')
+it.concurrent('[T1.6] [W2.1] a worker killed with SIGKILL leaves no process, and its turn ends once by another', async ({
+  onTestFinished,
+}) => {
+  const processes = await openOwn(onTestFinished, ['killed'])
+  const worker = await processes.add('worker')
+  const turn = await thinking(processes, 'killed', worker)
+  worker.signal('SIGKILL')
+  await until('nothing is left', async () => (carriers(turn).length === 0 ? true : undefined), 5_000)
+  await processes.add('worker').then(async (heir) => {
     expect(await processes.ended(turn)).toMatchObject({
       outcome: 'success',
       text: 'the takeover is noted',
       task_events: 1,
     })
-    expectNoOverlap(processes, 'frozen')
-    expect(await processes.ended(careful)).toMatchObject({
-      outcome: 'failed',
-      error: 'effects_unknown',
-      text: expect.stringContaining('effects are unknown: check them'),
-      task_events: 1,
-    })
-    frozen.signal('SIGCONT')
-    frozen.signal('SIGTERM')
-    expect(await frozen.ended).toBe(0)
-    expect([...carriers(turn), ...carriers(careful)]).toEqual([])
-    expect(await processes.turn(turn)).toMatchObject({ task_events: 1 })
-    heir.signal('SIGTERM')
-    expect(await heir.ended).toBe(0)
-  },
-)
-
-it.concurrent(
-  'a guardian killed with SIGKILL is replaced, and the new one guards the same turns',
-  { timeout: 300_000 },
-  async ({ onTestFinished }) => {
-    const processes = await openOwn(onTestFinished, ['orphan'])
-    const worker = await processes.add('worker')
-    const turn = await thinking(processes, 'orphan', worker)
-    const first = processes.guardianOf(worker)!
-    process.kill(first, 'SIGKILL')
-    const replaced = () => worker.stderr().includes('new guardian took over')
-    await until('another guardian runs', async () => replaced() || undefined)
-    expect(processes.guardianOf(worker)).not.toBe(first)
-    expect(carriers(turn).length).toBeGreaterThanOrEqual(4)
-    worker.signal('SIGKILL')
-    await until('nothing is left', async () => (carriers(turn).length === 0 ? true : undefined), 5_000)
-    const heir = await processes.add('worker')
-    expect(await processes.ended(turn)).toMatchObject({
-      outcome: 'success',
-      text: 'the takeover is noted',
-      task_events: 1,
-    })
+    expectNoOverlap(processes, 'killed')
     heir.signal('SIGKILL')
     await heir.ended
-  },
-)
+  })
+  expect(carriers(turn)).toEqual([])
+})
 
-it.concurrent(
-  'a worker and its guardian, killed together with SIGKILL, leave no process after 10 s, and its turn ends once by another',
-  { timeout: 300_000 },
-  async ({ onTestFinished }) => {
-    const processes = await openOwn(onTestFinished, ['unguarded'])
-    const worker = await processes.add('worker')
-    const turn = await thinking(processes, 'unguarded', worker)
-    worker.signal('SIGSTOP')
-    process.kill(processes.guardianOf(worker)!, 'SIGKILL')
-    worker.signal('SIGKILL')
-    await worker.ended
-    expect(carriers(turn).length).toBeGreaterThanOrEqual(4)
-    // 10 s on an idle machine: the cleaner waits 4 s for the guardian.
-    await until('nothing is left', async () => (carriers(turn).length === 0 ? true : undefined), 20_000)
-    await processes.add('worker')
-    expect(await processes.ended(turn)).toMatchObject({
-      outcome: 'success',
-      text: 'the takeover is noted',
-      task_events: 1,
-    })
-    expectNoOverlap(processes, 'unguarded')
-  },
-)
+it.concurrent('[T1.2] [T1.6] [W2.1] a worker that is frozen has lost its processes before another takes its turns', async ({
+  onTestFinished,
+}) => {
+  const processes = await openOwn(onTestFinished, ['frozen', 'careful'])
+  const frozen = await processes.add('worker')
+  const turn = await thinking(processes, 'frozen', frozen)
+  const careful = await thinking(processes, 'careful', frozen)
+  const heir = await processes.add('worker')
+  frozen.signal('SIGSTOP')
+  expect(await processes.ended(turn)).toMatchObject({
+    outcome: 'success',
+    text: 'the takeover is noted',
+    task_events: 1,
+  })
+  expectNoOverlap(processes, 'frozen')
+  expect(await processes.ended(careful)).toMatchObject({
+    outcome: 'failed',
+    error: 'effects_unknown',
+    text: expect.stringContaining('effects are unknown: check them'),
+    task_events: 1,
+  })
+  frozen.signal('SIGCONT')
+  frozen.signal('SIGTERM')
+  expect(await frozen.ended).toBe(0)
+  expect([...carriers(turn), ...carriers(careful)]).toEqual([])
+  expect(await processes.turn(turn)).toMatchObject({ task_events: 1 })
+  heir.signal('SIGTERM')
+  expect(await heir.ended).toBe(0)
+})
+
+it.concurrent('a guardian killed with SIGKILL is replaced, and the new one guards the same turns', async ({
+  onTestFinished,
+}) => {
+  const processes = await openOwn(onTestFinished, ['orphan'])
+  const worker = await processes.add('worker')
+  const turn = await thinking(processes, 'orphan', worker)
+  const first = processes.guardianOf(worker)!
+  process.kill(first, 'SIGKILL')
+  const replaced = () => worker.stderr().includes('new guardian took over')
+  await until('another guardian runs', async () => replaced() || undefined)
+  expect(processes.guardianOf(worker)).not.toBe(first)
+  expect(carriers(turn).length).toBeGreaterThanOrEqual(4)
+  worker.signal('SIGKILL')
+  await until('nothing is left', async () => (carriers(turn).length === 0 ? true : undefined), 5_000)
+  const heir = await processes.add('worker')
+  expect(await processes.ended(turn)).toMatchObject({
+    outcome: 'success',
+    text: 'the takeover is noted',
+    task_events: 1,
+  })
+  heir.signal('SIGKILL')
+  await heir.ended
+})
+
+it.concurrent('a worker and its guardian, killed together with SIGKILL, leave no process after 10 s, and its turn ends once by another', async ({
+  onTestFinished,
+}) => {
+  const processes = await openOwn(onTestFinished, ['unguarded'])
+  const worker = await processes.add('worker')
+  const turn = await thinking(processes, 'unguarded', worker)
+  worker.signal('SIGSTOP')
+  process.kill(processes.guardianOf(worker)!, 'SIGKILL')
+  worker.signal('SIGKILL')
+  await worker.ended
+  expect(carriers(turn).length).toBeGreaterThanOrEqual(4)
+  // 10 s on an idle machine: the cleaner waits 4 s for the guardian.
+  await until('nothing is left', async () => (carriers(turn).length === 0 ? true : undefined), 20_000)
+  await processes.add('worker')
+  expect(await processes.ended(turn)).toMatchObject({
+    outcome: 'success',
+    text: 'the takeover is noted',
+    task_events: 1,
+  })
+  expectNoOverlap(processes, 'unguarded')
+})

@@ -12,10 +12,10 @@ beforeAll(async () => {
   processes = await openServerProcesses()
   mkdirSync(join(processes.folder, 'tasks'))
   server = await processes.server('--view', 'shared', '--root', 'tasks', '--project', 'demo')
-}, 300_000)
+})
 afterAll(() => processes.stop())
 
-it('every example of docs/http.md runs as written', { timeout: 300_000 }, async () => {
+it('every example of docs/http.md runs as written', async () => {
   const blocks = [...page.matchAll(/```sh run\n([^]*?)```/g)].map(([, text]) => text!)
   expect(blocks.length).toBeGreaterThan(8)
   const script = `set -euo pipefail\n${blocks.join('\n')}`
@@ -27,7 +27,7 @@ it('every example of docs/http.md runs as written', { timeout: 300_000 }, async 
   expect(ran.stdout).toContain('event: task_created')
 })
 
-it('every route of the server is documented in docs/http.md or docs/worker-api.md', { timeout: 300_000 }, async () => {
+it('every route of the server is documented in docs/http.md or docs/worker-api.md', async () => {
   const workers = readFileSync(new URL('../../../../docs/worker-api.md', import.meta.url), 'utf8')
   const { body } = await call(server.address, undefined, 'GET', '/openapi.json')
   const all = `${page}${workers}`

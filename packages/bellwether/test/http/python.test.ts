@@ -68,4 +68,4 @@ it('[T3.2a] [T8.1] a Python worker runs turns with and without a tool, and after
   const box = (body['state'] as Record<string, string>)['output_box_id']
   const cards = (await ask('GET', `/projects/demo/boxes/${box}/cards`)).body['cards'] as { type: string }[]
   expect(cards.filter((card) => card.type === 'task.deliverable')).toHaveLength(2)
-}, 300_000)
+})

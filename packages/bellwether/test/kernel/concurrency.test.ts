@@ -71,46 +71,40 @@ async function deadlocks(): Promise<number> {
   return n
 }
 
-it(
-  '[T1.1] [T1.6] 16 workers over 200 agents of 4 turns each: none claimed twice, none lost, one task event each, no deadlock',
-  { timeout: 300_000 },
-  async () => {
-    const agents = names('fleet', 200)
-    await t.agents(...agents)
-    const turns = [1, 2, 3, 4].flatMap(() =>
-      agents.map((agentId) => ({ projectId: project, agentId, instruction: 'x' })),
-    )
-    const claimed: ClaimedTurn[] = []
-    let left = turns.length
-    const worker = async (_: unknown, n: number) => {
-      const kernel = await processOf()
-      while (left > 0) {
-        const { turns: mine } = await kernel.claim({
-          workerTarget: target,
-          workerId: `worker-${n}`,
-          max: 8,
-          resumeLeaseSeconds: 30,
-        })
-        claimed.push(...mine)
-        const answers = await Promise.all(
-          mine.map((turn) => kernel.deliver({ ...turn, status: 'success', content: { text: `${n}` } })),
-        )
-        expect(answers.filter((one) => one.what !== 'ended')).toEqual([])
-        left -= mine.length
-      }
+it('[T1.1] [T1.6] 16 workers over 200 agents of 4 turns each: none claimed twice, none lost, one task event each, no deadlock', async () => {
+  const agents = names('fleet', 200)
+  await t.agents(...agents)
+  const turns = [1, 2, 3, 4].flatMap(() => agents.map((agentId) => ({ projectId: project, agentId, instruction: 'x' })))
+  const claimed: ClaimedTurn[] = []
+  let left = turns.length
+  const worker = async (_: unknown, n: number) => {
+    const kernel = await processOf()
+    while (left > 0) {
+      const { turns: mine } = await kernel.claim({
+        workerTarget: target,
+        workerId: `worker-${n}`,
+        max: 8,
+        resumeLeaseSeconds: 30,
+      })
+      claimed.push(...mine)
+      const answers = await Promise.all(
+        mine.map((turn) => kernel.deliver({ ...turn, status: 'success', content: { text: `${n}` } })),
+      )
+      expect(answers.filter((one) => one.what !== 'ended')).toEqual([])
+      left -= mine.length
     }
-    await Promise.all([t.kernel.enqueueMany(turns), ...Array.from({ length: 16 }, worker)])
-    expect(new Set(claimed.map((turn) => turn.agentTurnId)).size).toBe(turns.length)
-    expect(claimed).toHaveLength(turns.length)
-    expect(
-      await t.one(
-        "select count(*)::int as n, count(distinct agent_turn_id)::int as turns from state.events where kind = 'task'",
-      ),
-    ).toEqual({ n: 800, turns: 800 })
-    expect(await offenders()).toEqual({})
-    expect(await deadlocks()).toBe(0)
-  },
-)
+  }
+  await Promise.all([t.kernel.enqueueMany(turns), ...Array.from({ length: 16 }, worker)])
+  expect(new Set(claimed.map((turn) => turn.agentTurnId)).size).toBe(turns.length)
+  expect(claimed).toHaveLength(turns.length)
+  expect(
+    await t.one(
+      "select count(*)::int as n, count(distinct agent_turn_id)::int as turns from state.events where kind = 'task'",
+    ),
+  ).toEqual({ n: 800, turns: 800 })
+  expect(await offenders()).toEqual({})
+  expect(await deadlocks()).toBe(0)
+})
 
 it('[T3.4b] of several workers that claim two concurrent receipts exactly one resumes each turn', async () => {
   const agents = names('pair', 40)
@@ -148,114 +142,103 @@ const hasty = {
   maxDeaths: 3,
 }
 
-it(
-  '[T1.1] [T1.6] [T3.6] every invariant holds under concurrent enqueues, deliveries, tools, stops, takeovers and reaps',
-  { timeout: 300_000 },
-  async () => {
-    const agents = names('storm', 24)
-    await t.agents(...agents)
-    const pick = <T>(from: readonly T[]) => from[Math.floor(Math.random() * from.length)]!
-    const untilMs = systemClock.monotonicMs() + stormMs
-    const asked: string[] = []
-    let stopped = 0
-    const actor = async (act: (kernel: Kernel) => Promise<unknown>) => {
-      const kernel = await processOf()
-      while (systemClock.monotonicMs() < untilMs) await act(kernel)
-    }
-    const work = async (kernel: Kernel) => {
-      const { turns } = await kernel.claim({
-        workerTarget: target,
-        workerId: t.ids.next(),
-        max: 4,
-        resumeLeaseSeconds: 0.05,
-      })
-      await Promise.all(
-        turns.map(async (turn) => {
-          if (turn.kind === 'resume' && Math.random() < 0.8 && (await kernel.resume(turn, 'w')) === 'stale') return
-          const luck = Math.random()
-          if (luck < 0.2) return // this worker has died
-          await kernel.record({
-            ...turn,
-            cards: [{ type: 'agent.thought', content: {} }],
-            step: { stepId: t.ids.next(), phase: 'p', status: 'done' },
-          })
-          if (luck < 0.3) await kernel.beat([turn], 'w')
-          if (luck < 0.5 && turn.kind === 'turn')
-            await kernel.suspend({ ...turn, stepId: t.ids.next(), calls: grepCalls(t.ids.next(), t.ids.next()) }, 0.1)
-          else await kernel.deliver({ ...turn, status: 'success', content: { text: 'x' } })
-        }),
-      )
-    }
-    const host = async (kernel: Kernel) => {
-      const open = await kernel.db.query<{ id: string }>({
-        text: "select tool_call_id as id from state.turn_waiting_tools where wait_status = 'waiting' order by random() limit 3",
-      })
-      await kernel.report(
-        [...open, ...open].map(({ id }) => ({ projectId: project, toolCallId: id, status: 'success' })),
-      )
-    }
-    const ask = async (kernel: Kernel) => {
-      const [{ n } = { n: 0 }] = await kernel.db.query<{ n: number }>({
-        text: "select count(*)::int as n from state.agent_inbox where status = 'queued'",
-      })
-      if (n > 100) return systemClock.sleep(5)
-      const { agentTurnId } = await kernel.enqueue({ projectId: project, agentId: pick(agents), instruction: 'x' })
-      asked.push(agentTurnId)
-    }
-    // Stops one turn in ten, some twice, so that most turns meet the other faults.
-    const stop = async (kernel: Kernel) => {
-      if (stopped < asked.length / 10)
-        stopped = await kernel
-          .stop({ projectId: project, agentTurnId: pick(asked.slice(-200)) })
-          .then(() => stopped + 1)
-      else await systemClock.sleep(5)
-    }
-    const guard = async ({ db }: Kernel) => {
-      await reclaim(db, target, 0.1, 3, fullWatchWindow)
-      await expireWaits(db, t.ids, target, fullWatchWindow)
-      await requeueExpiredResumeLedgers(db)
-      await reap(db, t.ids, hasty, fullWatchWindow)
-      await sweepQueued(db, 0.1)
-    }
-    const rejoin = (kernel: Kernel) =>
-      kernel.reconcile({ workerTarget: target, workerId: 'w', max: 4, resumeLeaseSeconds: 0.05 })
-    const broken: Record<string, object[]>[] = []
-    const judge = async () => {
-      const { 'an idle head with a queued row': _late, ...found } = await offenders()
-      if (Object.keys(found).length > 0) broken.push(found)
-    }
-    await Promise.all([
-      ...[ask, ask, work, work, work, work, host, stop, guard, guard, rejoin].map(actor),
-      actor(judge),
-    ])
-    expect(broken).toEqual([])
-
-    // Liveness: without faults every enqueued turn ends.
-    for (let rounds = 0; rounds < 500; rounds += 1) {
-      const { n } = await t.one<{ n: number }>(
-        "select count(*)::int as n from state.turns where agent_id like 'storm-%' and ended_at is null",
-      )
-      if (n === 0) break
-      for (const turn of await t.claim()) {
-        if (turn.kind === 'resume') await t.kernel.resume(turn, 'w')
-        await deliverTurn(t, turn)
-      }
-      const open = await t.all<{ id: string }>(
-        "select tool_call_id as id from state.turn_waiting_tools where wait_status = 'waiting'",
-      )
-      for (const { id } of open) await reportSuccess(t, id)
-      await t.advance(0.5)
-      await guard(t.kernel)
-    }
-    const ends = await t.all<{ id: string; outcome: string | null }>(
-      "select agent_turn_id as id, outcome from state.turns where agent_id like 'storm-%'",
+it('[T1.1] [T1.6] [T3.6] every invariant holds under concurrent enqueues, deliveries, tools, stops, takeovers and reaps', async () => {
+  const agents = names('storm', 24)
+  await t.agents(...agents)
+  const pick = <T>(from: readonly T[]) => from[Math.floor(Math.random() * from.length)]!
+  const untilMs = systemClock.monotonicMs() + stormMs
+  const asked: string[] = []
+  let stopped = 0
+  const actor = async (act: (kernel: Kernel) => Promise<unknown>) => {
+    const kernel = await processOf()
+    while (systemClock.monotonicMs() < untilMs) await act(kernel)
+  }
+  const work = async (kernel: Kernel) => {
+    const { turns } = await kernel.claim({
+      workerTarget: target,
+      workerId: t.ids.next(),
+      max: 4,
+      resumeLeaseSeconds: 0.05,
+    })
+    await Promise.all(
+      turns.map(async (turn) => {
+        if (turn.kind === 'resume' && Math.random() < 0.8 && (await kernel.resume(turn, 'w')) === 'stale') return
+        const luck = Math.random()
+        if (luck < 0.2) return // this worker has died
+        await kernel.record({
+          ...turn,
+          cards: [{ type: 'agent.thought', content: {} }],
+          step: { stepId: t.ids.next(), phase: 'p', status: 'done' },
+        })
+        if (luck < 0.3) await kernel.beat([turn], 'w')
+        if (luck < 0.5 && turn.kind === 'turn')
+          await kernel.suspend({ ...turn, stepId: t.ids.next(), calls: grepCalls(t.ids.next(), t.ids.next()) }, 0.1)
+        else await kernel.deliver({ ...turn, status: 'success', content: { text: 'x' } })
+      }),
     )
-    expect(ends.filter((turn) => turn.outcome === null)).toEqual([])
-    expect(ends.map((turn) => turn.id).toSorted()).toEqual(asked.toSorted())
-    // The faults were effective: turns ended in several ways. Whether one also timed out depends on the load of the machine.
-    const ways = [...new Set(ends.map((turn) => String(turn.outcome)))].filter((way) => way !== 'timeout')
-    expect(ways.toSorted()).toEqual(['canceled', 'failed', 'success'])
-    expect(await offenders()).toEqual({})
-    expect(await deadlocks()).toBe(0)
-  },
-)
+  }
+  const host = async (kernel: Kernel) => {
+    const open = await kernel.db.query<{ id: string }>({
+      text: "select tool_call_id as id from state.turn_waiting_tools where wait_status = 'waiting' order by random() limit 3",
+    })
+    await kernel.report([...open, ...open].map(({ id }) => ({ projectId: project, toolCallId: id, status: 'success' })))
+  }
+  const ask = async (kernel: Kernel) => {
+    const [{ n } = { n: 0 }] = await kernel.db.query<{ n: number }>({
+      text: "select count(*)::int as n from state.agent_inbox where status = 'queued'",
+    })
+    if (n > 100) return systemClock.sleep(5)
+    const { agentTurnId } = await kernel.enqueue({ projectId: project, agentId: pick(agents), instruction: 'x' })
+    asked.push(agentTurnId)
+  }
+  // Stops one turn in ten, some twice, so that most turns meet the other faults.
+  const stop = async (kernel: Kernel) => {
+    if (stopped < asked.length / 10)
+      stopped = await kernel.stop({ projectId: project, agentTurnId: pick(asked.slice(-200)) }).then(() => stopped + 1)
+    else await systemClock.sleep(5)
+  }
+  const guard = async ({ db }: Kernel) => {
+    await reclaim(db, target, 0.1, 3, fullWatchWindow)
+    await expireWaits(db, t.ids, target, fullWatchWindow)
+    await requeueExpiredResumeLedgers(db)
+    await reap(db, t.ids, hasty, fullWatchWindow)
+    await sweepQueued(db, 0.1)
+  }
+  const rejoin = (kernel: Kernel) =>
+    kernel.reconcile({ workerTarget: target, workerId: 'w', max: 4, resumeLeaseSeconds: 0.05 })
+  const broken: Record<string, object[]>[] = []
+  const judge = async () => {
+    const { 'an idle head with a queued row': _late, ...found } = await offenders()
+    if (Object.keys(found).length > 0) broken.push(found)
+  }
+  await Promise.all([...[ask, ask, work, work, work, work, host, stop, guard, guard, rejoin].map(actor), actor(judge)])
+  expect(broken).toEqual([])
+
+  // Liveness: without faults every enqueued turn ends.
+  for (let rounds = 0; rounds < 500; rounds += 1) {
+    const { n } = await t.one<{ n: number }>(
+      "select count(*)::int as n from state.turns where agent_id like 'storm-%' and ended_at is null",
+    )
+    if (n === 0) break
+    for (const turn of await t.claim()) {
+      if (turn.kind === 'resume') await t.kernel.resume(turn, 'w')
+      await deliverTurn(t, turn)
+    }
+    const open = await t.all<{ id: string }>(
+      "select tool_call_id as id from state.turn_waiting_tools where wait_status = 'waiting'",
+    )
+    for (const { id } of open) await reportSuccess(t, id)
+    await t.advance(0.5)
+    await guard(t.kernel)
+  }
+  const ends = await t.all<{ id: string; outcome: string | null }>(
+    "select agent_turn_id as id, outcome from state.turns where agent_id like 'storm-%'",
+  )
+  expect(ends.filter((turn) => turn.outcome === null)).toEqual([])
+  expect(ends.map((turn) => turn.id).toSorted()).toEqual(asked.toSorted())
+  // The faults were effective: turns ended in several ways. Whether one also timed out depends on the load of the machine.
+  const ways = [...new Set(ends.map((turn) => String(turn.outcome)))].filter((way) => way !== 'timeout')
+  expect(ways.toSorted()).toEqual(['canceled', 'failed', 'success'])
+  expect(await offenders()).toEqual({})
+  expect(await deadlocks()).toBe(0)
+})

@@ -48,7 +48,7 @@ beforeAll(async () => {
   await writeFile(join(bin, 'bellwether'), `#!/bin/sh\nexec '${process.execPath}' ${program.join(' ')} "$@"\n`)
   await chmod(join(bin, 'bellwether'), 0o755)
   path = `${bin}:${process.env['PATH']}`
-}, 300_000)
+})
 afterAll(async () => {
   server.signal('SIGTERM')
   await server.ended
@@ -80,7 +80,7 @@ async function run(name: string): Promise<{ readonly code: number; readonly stdo
 
 // One after the other: they share the worker target of one database.
 for (const [name, expected] of Object.entries(runs)) {
-  it(`examples/${name} prints what it should`, { timeout: 300_000 }, async () => {
+  it(`examples/${name} prints what it should`, async () => {
     const { code, stdout, stderr } = await run(name)
     expect(code, stderr).toBe(0)
     expect(stdout).toMatch(expected)

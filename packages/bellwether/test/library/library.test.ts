@@ -105,7 +105,7 @@ it('rejects an address that is not a PostgreSQL URL', async () => {
   await expect(open('localhost:5432')).rejects.toMatchObject({ code: 'invalid_database_url' })
 })
 
-it('opens an embedded database in a folder, without a server', { timeout: 300_000 }, async () => {
+it('opens an embedded database in a folder, without a server', async () => {
   const folder = await testFolder()
   onTestFinished(() => rm(folder, { recursive: true, force: true }))
   const own = await open({ embedded: join(folder, 'database') }, { log: quietLog, project: 'own' })

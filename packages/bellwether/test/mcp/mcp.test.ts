@@ -13,7 +13,7 @@ let client: Client
 beforeAll(async () => {
   up = await openUp()
   client = await connected([], up.folder)
-}, 300_000)
+})
 afterAll(async () => {
   await client?.close()
   await up?.stop()
@@ -37,7 +37,6 @@ async function connected(
 }
 
 // Processes start from source, which is slow on a busy machine.
-const slowStart = { timeout: 90_000 }
 
 interface ToolOutput {
   readonly isError: boolean
@@ -243,7 +242,7 @@ describe('the MCP server', () => {
 })
 
 describe('the MCP server and its up', () => {
-  it('the MCP server starts without `up`, reports that, and finds `up` by its folder', slowStart, async () => {
+  it('the MCP server starts without `up`, reports that, and finds `up` by its folder', async () => {
     const elsewhere = await testFolder()
     const [alone, named] = await Promise.all([connected([], elsewhere), connected(['--folder', up.folder], elsewhere)])
     onTestFinished(async () => {
@@ -257,26 +256,22 @@ describe('the MCP server and its up', () => {
     expect(await call('list_agents', {}, undefined, named)).toMatchObject({ isError: false })
   })
 
-  it(
-    'the MCP server may do only what its key allows, and offers only read tools with --read-only',
-    slowStart,
-    async () => {
-      const { key } = await up.api<{ key: string }>('POST', '/keys', { role: 'reader' })
-      const [reader, weak] = await Promise.all([
-        connected(['--read-only'], up.folder, { BELLWETHER_SERVER: up.url, BELLWETHER_KEY: key }),
-        connected(['--key', key], up.folder),
-      ])
-      onTestFinished(async () => void (await Promise.all([reader.close(), weak.close()])))
-      expect((await reader.listTools()).tools.map((tool) => tool.name)).not.toContain('run_turn')
-      expect(await call('list_agents', {}, undefined, reader)).toMatchObject({ isError: false })
-      expect(await call('run_turn', { agent: 'echo', instruction: 'x' }, undefined, weak)).toMatchObject({
-        isError: true,
-        text: expect.stringContaining('[forbidden]'),
-      })
-    },
-  )
+  it('the MCP server may do only what its key allows, and offers only read tools with --read-only', async () => {
+    const { key } = await up.api<{ key: string }>('POST', '/keys', { role: 'reader' })
+    const [reader, weak] = await Promise.all([
+      connected(['--read-only'], up.folder, { BELLWETHER_SERVER: up.url, BELLWETHER_KEY: key }),
+      connected(['--key', key], up.folder),
+    ])
+    onTestFinished(async () => void (await Promise.all([reader.close(), weak.close()])))
+    expect((await reader.listTools()).tools.map((tool) => tool.name)).not.toContain('run_turn')
+    expect(await call('list_agents', {}, undefined, reader)).toMatchObject({ isError: false })
+    expect(await call('run_turn', { agent: 'echo', instruction: 'x' }, undefined, weak)).toMatchObject({
+      isError: true,
+      text: expect.stringContaining('[forbidden]'),
+    })
+  })
 
-  it('the MCP server exits when its client exits, and when a message exceeds the limit', slowStart, async () => {
+  it('the MCP server exits when its client exits, and when a message exceeds the limit', async () => {
     const cli = up.start(['mcp'])
     cli.child.stdin?.write('{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
     await until('it answers', async () => (cli.stdout().includes('"id":1') ? true : undefined), 30_000)

@@ -26,29 +26,25 @@ async function startLoadedFleet(bell: 'notify' | 'nats') {
 
 // topology.test.ts kills processes with the nats bell in every run.
 describe.each(thorough ? (['notify', 'nats'] as const) : (['notify'] as const))('with the %s bell', (bell) => {
-  it(
-    '[T1.6] [W2.1] ends every turn once while workers and PMOs are killed under load',
-    { timeout: 300_000 },
-    async () => {
-      const { load, fleet } = await startLoadedFleet(bell)
+  it('[T1.6] [W2.1] ends every turn once while workers and PMOs are killed under load', async () => {
+    const { load, fleet } = await startLoadedFleet(bell)
 
-      const victim = await fleet.slowWorker(load)
-      victim.signal('SIGKILL')
-      await fleet.add('worker')
-      await load.progress(40)
+    const victim = await fleet.slowWorker(load)
+    victim.signal('SIGKILL')
+    await fleet.add('worker')
+    await load.progress(40)
 
-      fleet.pmos[0]!.signal('SIGKILL')
-      await load.progress(40)
-      fleet.pmos[1]!.signal('SIGKILL')
-      await fleet.pmos[1]!.ended
-      // Without a PMO there is no guard and no relay; the next PMO resumes both.
-      await fleet.add('pmo')
-      await load.progress(40)
+    fleet.pmos[0]!.signal('SIGKILL')
+    await load.progress(40)
+    fleet.pmos[1]!.signal('SIGKILL')
+    await fleet.pmos[1]!.ended
+    // Without a PMO there is no guard and no relay; the next PMO resumes both.
+    await fleet.add('pmo')
+    await load.progress(40)
 
-      const audit = await load.settle()
-      expect(audit).toMatchObject({ stuck: [], lost: [], outcomes: { success: audit.turns }, taskEvents: audit.turns })
-      expect(audit.takenOver).toBeGreaterThan(0)
-      expect(await doubledEffects(load)).toEqual([])
-    },
-  )
+    const audit = await load.settle()
+    expect(audit).toMatchObject({ stuck: [], lost: [], outcomes: { success: audit.turns }, taskEvents: audit.turns })
+    expect(audit.takenOver).toBeGreaterThan(0)
+    expect(await doubledEffects(load)).toEqual([])
+  })
 })

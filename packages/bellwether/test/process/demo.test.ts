@@ -57,34 +57,30 @@ function callThenAnswer({ body }: FakeRequest) {
   return { text: 'A paragraph.' }
 }
 
-it(
-  'a real model writes if the environment has a key; a second demo is rejected; a killed demo takes its server along',
-  { timeout: 300_000 },
-  async () => {
-    const provider = await openFakeProvider()
-    provider.behave(callThenAnswer)
-    onTestFinished(() => provider.close())
-    const key = 'sk-demo-test'
-    const demo = start([], { OPENAI_API_KEY: key, OPENAI_BASE_URL: provider.url })
-    const pids = await up(demo)
-    await until('the model is called', async () => (provider.requests.length > 2 ? true : undefined), 30_000)
-    expect(provider.requests[0]).toMatchObject({
-      headers: { authorization: `Bearer ${key}` },
-      body: { model: 'gpt-4.1-mini', max_tokens: 800 },
-    })
-    expect(demo.stdout()).toMatch(/openai\/gpt-4\.1-mini does the writing, with at most [\d,]+ tokens in total/)
-    expect(demo.stdout()).not.toContain(key)
+it('a real model writes if the environment has a key; a second demo is rejected; a killed demo takes its server along', async () => {
+  const provider = await openFakeProvider()
+  provider.behave(callThenAnswer)
+  onTestFinished(() => provider.close())
+  const key = 'sk-demo-test'
+  const demo = start([], { OPENAI_API_KEY: key, OPENAI_BASE_URL: provider.url })
+  const pids = await up(demo)
+  await until('the model is called', async () => (provider.requests.length > 2 ? true : undefined), 30_000)
+  expect(provider.requests[0]).toMatchObject({
+    headers: { authorization: `Bearer ${key}` },
+    body: { model: 'gpt-4.1-mini', max_tokens: 800 },
+  })
+  expect(demo.stdout()).toMatch(/openai\/gpt-4\.1-mini does the writing, with at most [\d,]+ tokens in total/)
+  expect(demo.stdout()).not.toContain(key)
 
-    const second = start()
-    expect(await second.ended).toBe(1)
-    expect(second.stderr()).toContain('[folder_in_use]')
+  const second = start()
+  expect(await second.ended).toBe(1)
+  expect(second.stderr()).toContain('[folder_in_use]')
 
-    demo.signal('SIGKILL')
-    await until('the server exits too', async () => (pids.some(isAlive) ? undefined : true), 30_000)
-  },
-)
+  demo.signal('SIGKILL')
+  await until('the server exits too', async () => (pids.some(isAlive) ? undefined : true), 30_000)
+})
 
-it('Ctrl-C while the server starts stops everything', { timeout: 300_000 }, async () => {
+it('Ctrl-C while the server starts stops everything', async () => {
   const demo = start()
   await until(
     'the server starts',
@@ -99,37 +95,33 @@ it('Ctrl-C while the server starts stops everything', { timeout: 300_000 }, asyn
   expect(left.filter((file) => existsSync(file))).toEqual([])
 })
 
-it(
-  'the demo runs to its end after a kill and an interrupt, with no turn stuck or lost',
-  { timeout: 300_000 },
-  async () => {
-    const demo = start()
-    const pids = await up(demo)
-    const code = await demo.ended
-    const output = demo.stdout()
-    expect({ code, output: code === 0 ? '' : output }).toEqual({ code: 0, output: '' })
-    expect(output).toMatch(/open the dashboard with this one-time link: http:\/\/127\.0\.0\.1:\d+\/login\?token=/)
-    expect(output).toMatch(/kill -9 \d+: killed the worker of target models; marathon is at lap \d+ of 12/)
-    expect(output).toMatch(/a new worker \(pid \d+\) took marathon over at lap \d+, from its cards/)
-    // A turn of the killed run may have written the page before this run aborted its task; then the page exists but is old.
-    expect(output).toMatch(
-      /T-\d+: boaster reports done; rejected: pages\/sports\.txt (is claimed but does not exist|has not changed)/,
-    )
-    expect(output).toContain('the recovery chain gave it to printer; it is done')
-    expect(output).toMatch(/T-\d+: budget_exceeded.*; the task waits for a person/)
-    expect(output).toContain('12 of 13 children delivered; lead asks a person')
-    expect(output).toContain('the demo answers: yes')
-    expect(output).toContain('the call timed out and the turn continued: “unknown: No reading, so: changeable.”')
-    expect(output).toContain('no host runs pigeon-post; the watchdog timed the call out')
-    expect(output).toMatch(/\nturns +\d+ in \d+ s\nby outcome +.*success \d+/)
-    expect(output).toMatch(/\ntasks of the board +done 5\n/)
-    for (const fault of ['tool hangs', 'tool without a host', 'worker killed with SIGKILL', 'budget exceeded'])
-      expect(output).toContain(`${fault} 1`)
-    expect(output).toMatch(/\ninterventions +.*tool_timeout \d+/)
-    expect(output).toMatch(/\ntask events per turn +1\nstuck +0\nlost +0\n/)
-    expect(pids.filter(isAlive)).toEqual([])
-  },
-)
+it('the demo runs to its end after a kill and an interrupt, with no turn stuck or lost', async () => {
+  const demo = start()
+  const pids = await up(demo)
+  const code = await demo.ended
+  const output = demo.stdout()
+  expect({ code, output: code === 0 ? '' : output }).toEqual({ code: 0, output: '' })
+  expect(output).toMatch(/open the dashboard with this one-time link: http:\/\/127\.0\.0\.1:\d+\/login\?token=/)
+  expect(output).toMatch(/kill -9 \d+: killed the worker of target models; marathon is at lap \d+ of 12/)
+  expect(output).toMatch(/a new worker \(pid \d+\) took marathon over at lap \d+, from its cards/)
+  // A turn of the killed run may have written the page before this run aborted its task; then the page exists but is old.
+  expect(output).toMatch(
+    /T-\d+: boaster reports done; rejected: pages\/sports\.txt (is claimed but does not exist|has not changed)/,
+  )
+  expect(output).toContain('the recovery chain gave it to printer; it is done')
+  expect(output).toMatch(/T-\d+: budget_exceeded.*; the task waits for a person/)
+  expect(output).toContain('12 of 13 children delivered; lead asks a person')
+  expect(output).toContain('the demo answers: yes')
+  expect(output).toContain('the call timed out and the turn continued: “unknown: No reading, so: changeable.”')
+  expect(output).toContain('no host runs pigeon-post; the watchdog timed the call out')
+  expect(output).toMatch(/\nturns +\d+ in \d+ s\nby outcome +.*success \d+/)
+  expect(output).toMatch(/\ntasks of the board +done 5\n/)
+  for (const fault of ['tool hangs', 'tool without a host', 'worker killed with SIGKILL', 'budget exceeded'])
+    expect(output).toContain(`${fault} 1`)
+  expect(output).toMatch(/\ninterventions +.*tool_timeout \d+/)
+  expect(output).toMatch(/\ntask events per turn +1\nstuck +0\nlost +0\n/)
+  expect(pids.filter(isAlive)).toEqual([])
+})
 
 it.runIf(thorough)(
   'chaos keeps turns and tasks flowing; after Ctrl-C every healthy turn has succeeded, the view equals the disk and no process is left',

@@ -3,7 +3,7 @@ import { startFleet } from '../support/fleet.js'
 import { startLoad } from '../support/load.js'
 import { freshDatabase } from '../support/postgres.js'
 
-it('finishes running turns when a worker stops, without a takeover', { timeout: 300_000 }, async () => {
+it('finishes running turns when a worker stops, without a takeover', async () => {
   const database = await freshDatabase()
   onTestFinished(() => database.drop())
   const load = await startLoad({ url: database.url })

@@ -22,40 +22,36 @@ async function seconds(load: Load, many: number): Promise<void> {
 }
 
 // executors/pause.test.ts freezes a worker with its database in every run.
-it.runIf(thorough)(
-  '[W2.10] ends no turn after the whole fleet was frozen for longer than every timeout',
-  { timeout: 300_000 },
-  async () => {
-    // Long enough that a busy machine alone does not exceed them.
-    const timings = {
-      WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: '6',
-      PMO__ACTIVE_REAP_SECONDS: '7',
-      PMO__DISPATCHED_TIMEOUT_SECONDS: '7',
-      PMO__SUSPENDED_REAP_SECONDS: '7',
-    }
-    const { load, fleet } = await startLoadedFleet(timings)
-    await fleet.slowWorker(load)
-    const processes = [...fleet.workers, ...fleet.pmos]
-    for (const one of processes) one.signal('SIGSTOP')
-    // 8 s: sixteen watchdog intervals, and more than the 6 s of W2.1 and the 7 s of W2.5 and W2.6.
-    await seconds(load, 8)
-    for (const one of processes) one.signal('SIGCONT')
-    await load.progress(60)
+it.runIf(thorough)('[W2.10] ends no turn after the whole fleet was frozen for longer than every timeout', async () => {
+  // Long enough that a busy machine alone does not exceed them.
+  const timings = {
+    WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: '6',
+    PMO__ACTIVE_REAP_SECONDS: '7',
+    PMO__DISPATCHED_TIMEOUT_SECONDS: '7',
+    PMO__SUSPENDED_REAP_SECONDS: '7',
+  }
+  const { load, fleet } = await startLoadedFleet(timings)
+  await fleet.slowWorker(load)
+  const processes = [...fleet.workers, ...fleet.pmos]
+  for (const one of processes) one.signal('SIGSTOP')
+  // 8 s: sixteen watchdog intervals, and more than the 6 s of W2.1 and the 7 s of W2.5 and W2.6.
+  await seconds(load, 8)
+  for (const one of processes) one.signal('SIGCONT')
+  await load.progress(60)
 
-    const audit = await load.settle()
-    expect(audit).toMatchObject({
-      stuck: [],
-      lost: [],
-      outcomes: { success: audit.turns },
-      taskEvents: audit.turns,
-      takenOver: 0,
-    })
-    expect(audit.interventions).not.toHaveProperty('reap')
-    expect(await doubledEffects(load)).toEqual([])
-  },
-)
+  const audit = await load.settle()
+  expect(audit).toMatchObject({
+    stuck: [],
+    lost: [],
+    outcomes: { success: audit.turns },
+    taskEvents: audit.turns,
+    takenOver: 0,
+  })
+  expect(audit.interventions).not.toHaveProperty('reap')
+  expect(await doubledEffects(load)).toEqual([])
+})
 
-it('[W2.1] [T1.2] rejects writes of a worker that was frozen past its timeout', { timeout: 300_000 }, async () => {
+it('[W2.1] [T1.2] rejects writes of a worker that was frozen past its timeout', async () => {
   const { load, fleet } = await startLoadedFleet({})
   const frozen = await fleet.slowWorker(load)
   const workerId = (await frozen.ready())['worker_id']

@@ -41,26 +41,22 @@ function memoryMb(pid: number): number {
   return processTree(pid).reduce((sum, one) => sum + Number(pss(one)), 0) / 1_024
 }
 
-it(
-  'uses less than 150 MB without PostgreSQL while idle, and is ready within seconds at its second start',
-  { timeout: 300_000 },
-  async () => {
-    // From source, the TypeScript loader would count too.
-    expect(existsSync(built), 'this test measures the build: npm run build').toBe(true)
-    const { up } = await testProject()
-    const first = await up([], { program: [built] })
-    first.cli.signal('SIGTERM')
-    expect(await first.cli.ended).toBe(0)
+it('uses less than 150 MB without PostgreSQL while idle, and is ready within seconds at its second start', async () => {
+  // From source, the TypeScript loader would count too.
+  expect(existsSync(built), 'this test measures the build: npm run build').toBe(true)
+  const { up } = await testProject()
+  const first = await up([], { program: [built] })
+  first.cli.signal('SIGTERM')
+  expect(await first.cli.ended).toBe(0)
 
-    const startMs = systemClock.monotonicMs()
-    const { cli, facts } = await up([], { program: [built] })
-    expect(systemClock.monotonicMs() - startMs).toBeLessThan(readyMs)
-    const { body } = await ask(facts, '/api/v1/projects/default/workers')
-    expect((body['workers'] as unknown[]).length).toBeGreaterThan(0)
-    // An idle process collects the garbage of its start after some seconds.
-    await until(`below ${limitMb} MB`, async () => (memoryMb(cli.pid) < limitMb ? true : undefined), 90_000).catch(
-      () => undefined,
-    )
-    expect(memoryMb(cli.pid)).toBeLessThan(limitMb)
-  },
-)
+  const startMs = systemClock.monotonicMs()
+  const { cli, facts } = await up([], { program: [built] })
+  expect(systemClock.monotonicMs() - startMs).toBeLessThan(readyMs)
+  const { body } = await ask(facts, '/api/v1/projects/default/workers')
+  expect((body['workers'] as unknown[]).length).toBeGreaterThan(0)
+  // An idle process collects the garbage of its start after some seconds.
+  await until(`below ${limitMb} MB`, async () => (memoryMb(cli.pid) < limitMb ? true : undefined), 90_000).catch(
+    () => undefined,
+  )
+  expect(memoryMb(cli.pid)).toBeLessThan(limitMb)
+})

@@ -3,7 +3,7 @@ import { startFleet } from '../support/fleet.js'
 import { doubledEffects, startLoad } from '../support/load.js'
 import { startOwnPostgres } from '../support/own-postgres.js'
 
-it('[T1.6] ends every turn once while PostgreSQL is killed twice under load', { timeout: 300_000 }, async () => {
+it('[T1.6] ends every turn once while PostgreSQL is killed twice under load', async () => {
   const postgres = await startOwnPostgres({ durable: true })
   onTestFinished(() => postgres.stop())
   const load = await startLoad({ url: postgres.url })

@@ -28,7 +28,6 @@ const lives = (one: Process) => {
 
 it.each(subsets.map((subset) => [subset.join(', '), subset] as const))(
   'no process is left after these were killed together: %s',
-  { timeout: 300_000 },
   async (_name, subset) => {
     const project = await testProject()
     const hide = `env -i /bin/sh -c 'setsid sleep 1000 & exit'`

@@ -141,55 +141,53 @@ it('samples complete traces by trace id, and lets a caller opt out', async () =>
   expect(collector.of(quiet)).toEqual([])
 })
 
-it(
-  '[T8.1] continues the trace of a turn when its worker is killed and another process takes over',
-  { timeout: 300_000 },
-  async ({ onTestFinished }) => {
-    await t.agents('slow-one', 'asking-one')
-    const fleet = await startFleet({ url: t.url, workers: 2, pmos: 1 })
-    onTestFinished(() => fleet.stop())
-    const caller = '00-0af7651916cd43dd8448eb211c80319d-b7ad6b7169203332-01'
-    const { agentTurnId } = await t.kernel.enqueue({ projectId: project, agentId: 'slow-one', traceparent: caller })
-    const claimedBy = async () =>
-      (
-        await t.one<{ by: string | null }>(
-          'select claimed_by as by from state.turns where agent_turn_id = $1',
-          agentTurnId,
-        )
-      ).by
-    const victim = await until('a worker has it', async () => {
-      const by = await claimedBy()
-      for (const worker of fleet.workers) if ((await worker.ready())['worker_id'] === by) return worker
-      return undefined
-    })
-    victim.signal('SIGKILL')
-    const asking = await t.kernel.enqueue({ projectId: project, agentId: 'asking-one', traceparent: caller })
-    const calls = await until('it asks', async () => {
-      const rows = await t.all<{ tool_call_id: string }>(
-        'select tool_call_id from state.turn_waiting_tools where agent_turn_id = $1',
-        asking.agentTurnId,
+it('[T8.1] continues the trace of a turn when its worker is killed and another process takes over', async ({
+  onTestFinished,
+}) => {
+  await t.agents('slow-one', 'asking-one')
+  const fleet = await startFleet({ url: t.url, workers: 2, pmos: 1 })
+  onTestFinished(() => fleet.stop())
+  const caller = '00-0af7651916cd43dd8448eb211c80319d-b7ad6b7169203332-01'
+  const { agentTurnId } = await t.kernel.enqueue({ projectId: project, agentId: 'slow-one', traceparent: caller })
+  const claimedBy = async () =>
+    (
+      await t.one<{ by: string | null }>(
+        'select claimed_by as by from state.turns where agent_turn_id = $1',
+        agentTurnId,
       )
-      return rows.length === 2 ? rows : undefined
-    })
-    for (const { tool_call_id: id } of calls) await reportSuccess(t, id)
-    const exporter = traces()
-    const exported = await until(
-      'both are exported',
-      async () => {
-        await exporter.step()
-        return collector.of(agentTurnId).length > 0 && collector.of(asking.agentTurnId).length > 0 ? true : undefined
-      },
-      40_000,
+    ).by
+  const victim = await until('a worker has it', async () => {
+    const by = await claimedBy()
+    for (const worker of fleet.workers) if ((await worker.ready())['worker_id'] === by) return worker
+    return undefined
+  })
+  victim.signal('SIGKILL')
+  const asking = await t.kernel.enqueue({ projectId: project, agentId: 'asking-one', traceparent: caller })
+  const calls = await until('it asks', async () => {
+    const rows = await t.all<{ tool_call_id: string }>(
+      'select tool_call_id from state.turn_waiting_tools where agent_turn_id = $1',
+      asking.agentTurnId,
     )
-    expect(exported).toBe(true)
-    const own = named(collector.of(agentTurnId), 'turn')
-    expect(own).toMatchObject({ parentSpanId: 'b7ad6b7169203332', events: ['reclaim'] })
-    expect(own.attributes).toMatchObject({ 'bellwether.outcome': 'success', 'bellwether.worker_id': await claimedBy() })
-    expect(own.attributes['bellwether.worker_id']).not.toBe((await victim.ready())['worker_id'])
-    expect(collector.of(asking.agentTurnId).filter((span) => span.name === 'tool echo')).toHaveLength(2)
-    const traceIds = new Set(
-      [agentTurnId, asking.agentTurnId].flatMap((id) => collector.of(id)).map((span) => span.traceId),
-    )
-    expect([...traceIds]).toEqual(['0af7651916cd43dd8448eb211c80319d'])
-  },
-)
+    return rows.length === 2 ? rows : undefined
+  })
+  for (const { tool_call_id: id } of calls) await reportSuccess(t, id)
+  const exporter = traces()
+  const exported = await until(
+    'both are exported',
+    async () => {
+      await exporter.step()
+      return collector.of(agentTurnId).length > 0 && collector.of(asking.agentTurnId).length > 0 ? true : undefined
+    },
+    40_000,
+  )
+  expect(exported).toBe(true)
+  const own = named(collector.of(agentTurnId), 'turn')
+  expect(own).toMatchObject({ parentSpanId: 'b7ad6b7169203332', events: ['reclaim'] })
+  expect(own.attributes).toMatchObject({ 'bellwether.outcome': 'success', 'bellwether.worker_id': await claimedBy() })
+  expect(own.attributes['bellwether.worker_id']).not.toBe((await victim.ready())['worker_id'])
+  expect(collector.of(asking.agentTurnId).filter((span) => span.name === 'tool echo')).toHaveLength(2)
+  const traceIds = new Set(
+    [agentTurnId, asking.agentTurnId].flatMap((id) => collector.of(id)).map((span) => span.traceId),
+  )
+  expect([...traceIds]).toEqual(['0af7651916cd43dd8448eb211c80319d'])
+})

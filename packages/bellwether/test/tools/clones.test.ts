@@ -21,36 +21,32 @@ describe('a clone of a file agent', () => {
   })
   afterAll(() => processes.stop())
 
-  it(
-    'is run by the file of its origin: a new agent, a clone, and a clone of a clone',
-    { timeout: 300_000 },
-    async () => {
-      const joined = (batchId: string) =>
-        until(
-          'the batch is done',
-          async () => {
-            const batch = await processes.kernel.readBatch(folderProject, batchId)
-            return batch === undefined || batch.status === 'open' ? undefined : batch
-          },
-          40_000,
-        )
-      const task = (targetStrategy: 'new' | 'clone' | 'reuse', targetRef: string) => ({
-        targetStrategy,
-        targetRef,
-        instruction: 'do it',
-      })
-      const tasks = [task('new', 'scribe'), task('clone', 'scribe'), task('reuse', 'scribe')]
-      const first = await joined((await processes.kernel.fork({ projectId: folderProject, tasks })).batchId)
-      expect(texts(first)).toEqual([
-        expect.stringMatching(/^written by scribe-[0-9a-f-]{36}$/),
-        expect.stringMatching(/^written by scribe-[0-9a-f-]{36}$/),
-        'written by scribe',
-      ])
-      const copy = task('clone', first.tasks[1]!.agent_id!)
-      const second = await joined((await processes.kernel.fork({ projectId: folderProject, tasks: [copy] })).batchId)
-      expect(texts(second)).toEqual([expect.stringMatching(/^written by scribe-[0-9a-f-]{36}-[0-9a-f-]{36}$/)])
-    },
-  )
+  it('is run by the file of its origin: a new agent, a clone, and a clone of a clone', async () => {
+    const joined = (batchId: string) =>
+      until(
+        'the batch is done',
+        async () => {
+          const batch = await processes.kernel.readBatch(folderProject, batchId)
+          return batch === undefined || batch.status === 'open' ? undefined : batch
+        },
+        40_000,
+      )
+    const task = (targetStrategy: 'new' | 'clone' | 'reuse', targetRef: string) => ({
+      targetStrategy,
+      targetRef,
+      instruction: 'do it',
+    })
+    const tasks = [task('new', 'scribe'), task('clone', 'scribe'), task('reuse', 'scribe')]
+    const first = await joined((await processes.kernel.fork({ projectId: folderProject, tasks })).batchId)
+    expect(texts(first)).toEqual([
+      expect.stringMatching(/^written by scribe-[0-9a-f-]{36}$/),
+      expect.stringMatching(/^written by scribe-[0-9a-f-]{36}$/),
+      'written by scribe',
+    ])
+    const copy = task('clone', first.tasks[1]!.agent_id!)
+    const second = await joined((await processes.kernel.fork({ projectId: folderProject, tasks: [copy] })).batchId)
+    expect(texts(second)).toEqual([expect.stringMatching(/^written by scribe-[0-9a-f-]{36}-[0-9a-f-]{36}$/)])
+  })
 })
 
 const texts = (batch: BatchRow) =>

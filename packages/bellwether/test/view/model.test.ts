@@ -284,7 +284,7 @@ async function play(steps: readonly (typeof step extends fc.Arbitrary<infer S> ?
 }
 
 describe('after a last audit', () => {
-  it('[V6.6] [V6.3] [V6.4] the view equals the disk after any history', { timeout: 300_000 }, async () => {
+  it('[V6.6] [V6.3] [V6.4] the view equals the disk after any history', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 40 }), async (steps) => {
         const { view, disk, suspects } = await play(steps)

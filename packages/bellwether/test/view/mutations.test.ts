@@ -19,7 +19,7 @@ describe('mutations of the view', () => {
     expect(text.replace(from, to)).not.toBe(text)
   })
 
-  it.each(sample)('is detected by a test of the view: $name', { timeout: 240_000 }, (mutation) => {
+  it.each(sample)('is detected by a test of the view: $name', (mutation) => {
     runMutations([mutation], (_, failed) => expect(failed).not.toEqual([]))
   })
 })

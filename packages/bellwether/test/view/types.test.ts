@@ -55,4 +55,4 @@ it('[V5.8] [V1.8] one server has live and persistent views, and a sensor request
     { views: [{ view_id: 'now', live: true, available: true }] },
     { views: [{ view_id: 'archive', live: false, available: true }] },
   ])
-}, 120_000)
+})

@@ -21,7 +21,7 @@ const turnOf = (agentId: string) =>
     agentId,
   )
 
-it('[W2.1] ends a turn that kills its worker, and every turn beside it succeeds', { timeout: 300_000 }, async () => {
+it('[W2.1] ends a turn that kills its worker, and every turn beside it succeeds', async () => {
   const sleepers = ['s1', 's2', 's3', 's4', 's5', 's6']
   await t.agents(...sleepers, 'poison')
   const { agentTurnId: poison } = await t.kernel.enqueue({ projectId: project, agentId: 'poison' })

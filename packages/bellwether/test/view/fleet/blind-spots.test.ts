@@ -54,7 +54,7 @@ describe('blind spots', () => {
     await fleet.equal()
     // A file that was written and closed does not stay a suspect.
     await until('no suspects', async () => (await fleet.stats())?.suspect_file_count === 0 || undefined)
-  }, 300_000)
+  })
 
   it.runIf(canBeOrdinary)(
     '[V6.6] [V5.1] skips and counts an unreadable directory, and deletes nothing below it',

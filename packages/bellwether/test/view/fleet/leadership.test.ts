@@ -65,7 +65,7 @@ describe('sensors on one directory', () => {
     expect(await fleet.leader()).toBe(third)
     expect(countLogged(fleet.sensors.get(third)!, 'snapshot sent')).toBe(1)
     await fleet.equal()
-  }, 300_000)
+  })
 
   it('[V1.4] [V1.6] [V5.1] [V6.8] sensors fill a restarted server again, and replace a session that was ended by force at once', async () => {
     // A regular heartbeat would notice it only after 20 s.
@@ -96,5 +96,5 @@ describe('sensors on one directory', () => {
     expect(again.role).toBe('follower')
     expect(await fleet.leader()).toBe(leader === 'a' ? 'b' : 'a')
     await fleet.equal()
-  }, 300_000)
+  })
 })

@@ -102,5 +102,5 @@ describe('a mounted root', () => {
     expect(await fleet.node('/d/new')).toBeDefined()
     writeFileSync(fleet.at('seen-at-once'), 'again')
     await fleet.equal()
-  }, 300_000)
+  })
 })

@@ -49,7 +49,7 @@ describe('sources', () => {
     expect(leaders.map(({ agent_id: id, source_id: of }) => `${id} of ${of}`).sort()).toEqual(['a of one', 'b of two'])
     const answer = await fleet.ask<{ best: Record<string, string> }>('/views/v/stats')
     expect(answer.body.best['file_count']).toBe('one')
-  }, 300_000)
+  })
 
   it('[V5.3] [V4.1] [V4.2] [V5.4] a missing or replaced root deletes nothing, on-demand scans work while the pipe has failed, and the sensor recovers with the root', async () => {
     const fleet = newFleet({})
@@ -95,5 +95,5 @@ describe('sources', () => {
     await fleet.equal()
     writeFileSync(fleet.at('seen-at-once'), 'again')
     await fleet.equal()
-  }, 300_000)
+  })
 })
