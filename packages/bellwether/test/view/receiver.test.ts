@@ -87,3 +87,22 @@ it('[V5.6] [V5.4] [V5.3] a server whose socket fails binds it again with growing
   await until('the receiver listens again', async () => receiver()?.state === 'ok' || undefined)
   expect((await sensor.heartbeat()).status).toBe(200)
 })
+
+it('a probe that finds no free file descriptor does not restart the receiver', async () => {
+  const libc = koffi.load('libc.so.6')
+  koffi.struct('rlimit', { soft: 'uint64', hard: 'uint64' })
+  const read = libc.func('int getrlimit(int, _Out_ rlimit *)') as (resource: number, limit: object) => number
+  const write = libc.func('int setrlimit(int, rlimit *)') as (resource: number, limit: object) => number
+  const openFiles = 7
+  const limit = { soft: 0, hard: 0 }
+  expect(read(openFiles, limit)).toBe(0)
+  await until('the next probe is due', async () => server.clock.sleepers > 0 || undefined)
+  expect(write(openFiles, { ...limit, soft: 0 })).toBe(0)
+  try {
+    await server.clock.advance(probeIntervalMs)
+    await until('the probe has failed', async () => server.clock.sleepers > 0 || undefined)
+  } finally {
+    write(openFiles, limit)
+  }
+  expect(receiver()).toMatchObject({ state: 'ok', restarts: 0 })
+})

@@ -37,6 +37,8 @@ export const probeIntervalMs = 5_000
 // A blocked event loop can delay one probe; two in a row fail only if the socket does.
 const probeTimeoutMs = 2_000
 const lateProbesMax = 2
+// Errors of the probe's own end: this process has no file descriptor, memory or local port left. A new socket would not help.
+const probeErrors: ReadonlySet<unknown> = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM', 'EADDRNOTAVAIL', 'EAGAIN'])
 
 export function openReceiver({ clock, log, signal, onChange }: ReceiverOptions): Receiver {
   let isUp = true
@@ -94,6 +96,8 @@ export function openReceiver({ clock, log, signal, onChange }: ReceiverOptions):
       void loop({ name: 'receiver probe', intervalMs: probeIntervalMs, clock, log, signal, steady: true }, async () => {
         if (!isUp) return
         const error = await connectionError(host, address.port)
+        if (error instanceof Error && 'code' in error && probeErrors.has(error.code))
+          return log.warn({ err: error }, 'cannot probe the receiver')
         late = error === 'late' ? late + 1 : 0
         if (error instanceof Error) fail(error, server, host, address.port)
         else if (late >= lateProbesMax)
