@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { guardedLookup, isPublic } from '../../src/ports/tools/http-address.js'
 import { httpRequest } from '../../src/ports/tools/http-request.js'
+import { checkArguments } from '../../src/worker/tools/arguments.js'
 import { readHttpTools } from '../../src/worker/tools/http-tools.js'
 import type { CallContext } from '../../src/worker/tools/tool.js'
 import { testFolder } from '../support/postgres.js'
@@ -110,6 +111,34 @@ describe('an HTTP tool call', () => {
     ])
   })
 
+  it('never repeats a name of the URL query', async () => {
+    answer = json(200, {})
+    const tool = { url: `${base}/search?tenant=mine&limit={limit}`, method: 'GET' }
+    expect(await failure(run(tool, { limit: 1, tenant: 'theirs' }))).toMatchObject({
+      code: 'invalid_arguments',
+      message: '"tenant" is a fixed part of the URL query and cannot be an argument',
+    })
+    expect(requests).toEqual([])
+    await run(tool, { limit: 1, q: 'x' })
+    expect(requests).toMatchObject([{ url: '/search?tenant=mine&limit=1&q=x' }])
+  })
+
+  it('accepts declared arguments only, unless the declaration allows others', async () => {
+    const properties = { id: { type: 'string' } }
+    const parametersOf = async (parameters: object) => {
+      const { tools, problems } = await declared({ it: { description: 'x', url: base, parameters } })
+      return tools[0]?.parameters ?? problems[0]
+    }
+    const strict = (await parametersOf({ type: 'object', properties })) as Record<string, unknown>
+    expect(checkArguments({ id: 'a' }, { parameters: strict })).toEqual({ args: { id: 'a' } })
+    expect(checkArguments({ id: 'a', admin: true }, { parameters: strict })).toMatchObject({
+      refuse: { code: 'invalid_arguments', message: 'the arguments are invalid: "admin" is not a parameter' },
+    })
+    const open = { type: 'object', properties, additionalProperties: true }
+    expect(await parametersOf(open)).toEqual(open)
+    expect(await parametersOf({ allOf: [{ properties }] })).toMatch(/"allOf".*does not say whether other arguments/)
+  })
+
   it('returns text as text, and stops reading a response at its limit', async () => {
     answer = (_request, response) => void response.end('plain')
     expect(await run({ url: base })).toEqual({ status: 200, body: 'plain' })
@@ -178,7 +207,7 @@ describe('an HTTP tool call', () => {
 
   it('rejects a compressed response, and returns invalid JSON as text', async () => {
     answer = json(200, 'x', { 'content-encoding': 'gzip' })
-    expect(await failure(run({ url: base }))).toMatchObject({ code: 'packed_answer' })
+    expect(await failure(run({ url: base }))).toMatchObject({ code: 'compressed_response' })
     answer = (_request, response) => void response.writeHead(200, { 'content-type': 'application/json' }).end('{oops')
     expect(await run({ url: base })).toEqual({ status: 200, body: '{oops' })
   })

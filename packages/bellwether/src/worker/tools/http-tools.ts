@@ -46,7 +46,8 @@ export const readHttpTools = (path: string, env?: Environment): DeclaredTools =>
 const placeholder = /\{([A-Za-z0-9_]{1,64})\}/g
 
 function httpTool(name: string, declared: Shape, env?: Environment): HostedTool {
-  checkSchema(declared.parameters)
+  const parameters = closed(declared.parameters)
+  checkSchema(parameters)
   const template = expandEnvironment(declared.url, env)
   const origin = originOf(template)
   const headers = Object.fromEntries(
@@ -56,12 +57,24 @@ function httpTool(name: string, declared: Shape, env?: Environment): HostedTool 
   return {
     name,
     description: declared.description,
-    parameters: declared.parameters,
+    parameters,
     // A GET request may be repeated.
     idempotent: idempotent ?? declared.method === 'GET',
     ...defined({ timeoutSeconds: timeout_seconds, afterExecution: after_execution }),
     run: (args, context) => call(declared, template, origin, headers, args, context),
   }
+}
+
+/** A model may pass only declared arguments, unless the declaration itself allows others. */
+function closed(parameters: Arguments): Arguments {
+  if ('additionalProperties' in parameters || 'unevaluatedProperties' in parameters) return parameters
+  const combined = ['$ref', 'allOf', 'anyOf', 'oneOf', 'if'].find((keyword) => keyword in parameters)
+  if (combined !== undefined)
+    throw new InvalidInput(`"parameters" uses "${combined}" and does not say whether other arguments are allowed`, {
+      code: 'invalid_schema',
+      hint: 'add "additionalProperties": false and list every argument in "properties", or add "additionalProperties": true',
+    })
+  return { ...parameters, additionalProperties: false }
 }
 
 /** The scheme and host of the URL, which arguments cannot change. */
@@ -94,7 +107,16 @@ async function call(
 ): Promise<unknown> {
   const { url, rest } = fillUrl(template, origin, args)
   const inBody = declared.method === 'POST' || declared.method === 'PUT' || declared.method === 'PATCH'
-  if (!inBody) for (const [key, value] of Object.entries(rest)) url.searchParams.append(key, textOf(value))
+  const names = new Set(url.searchParams.keys())
+  if (!inBody)
+    for (const [key, value] of Object.entries(rest)) {
+      // Servers differ in which of two values they read.
+      if (names.has(key))
+        throw new ToolFailure(`"${key}" is a fixed part of the URL query and cannot be an argument`, {
+          code: 'invalid_arguments',
+        })
+      url.searchParams.append(key, textOf(value))
+    }
   const response = await httpRequest({
     url,
     method: declared.method,
@@ -156,7 +178,7 @@ function resultOf({ status, headers, body, truncated }: HttpResponse): unknown {
   if (encoding !== undefined && encoding !== 'identity')
     throw new ToolFailure(
       `the response is compressed (${encoding.slice(0, 40)}), although the request did not allow it`,
-      { code: 'packed_answer' },
+      { code: 'compressed_response' },
     )
   const type = headers['content-type'] ?? ''
   const text = body.toString('utf8')
