@@ -1,24 +1,29 @@
-/** The autopilot together with other autopilots, operators, people and clocks that jump. */
+/** The autopilot beside other autopilots, with turns that hang, claims that expire and a kernel that forgets. */
 import { describe, expect, it } from 'vitest'
 import { autopilotStep, runAutopilot, startAutopilot } from '../../src/board/dispatch/autopilot.js'
 import { openRun } from '../../src/board/tasks/task-fields.js'
-import { claimTask, retryTask } from '../../src/board/tasks/task-commands.js'
-import { abort, approve, freeze, pause, resume, unfreeze } from '../../src/board/tasks/operator-commands.js'
+import { claimTask } from '../../src/board/tasks/task-commands.js'
+import { freeze, unfreeze } from '../../src/board/tasks/operator-commands.js'
 import { defaultBudget } from '../../src/board/policies/budget.js'
-import { recoveryEntries, defaultRecovery } from '../../src/board/policies/recovery.js'
-import { nextTask } from '../../src/board/tasks/next-task.js'
+import { defaultRecovery } from '../../src/board/policies/recovery.js'
 import { listTasks, taskView } from '../../src/board/tasks/task-view.js'
-import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
+import {
+  boardOf,
+  created,
+  dispatcherOf,
+  makeWorld,
+  noCaches,
+  operator,
+  put,
+  spawns,
+  stateOf,
+  taskOf,
+} from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
 import type { Draft } from '../../src/board/log/task.js'
 
 const rules = { firstAgent: 'coder', recovery: defaultRecovery }
 const never = new AbortController().signal
-const operator = (world: World) => ({ board: boardOf(world), nowMs: () => world.clock.wallMs() })
-const stateOf = (world: World) => boardOf(world).sync()
-const taskOf = async (world: World, id = 'T-1') => (await stateOf(world)).tasks.get(id)!
-const tries = (world: World) =>
-  [...world.kernel.turns.values()].map(({ request }) => `${request.taskId} ${request.agent}`)
 
 it('[W2.5] a task whose turn cannot run says why in lists and details, until the turn runs', async () => {
   const world = makeWorld()
@@ -56,49 +61,6 @@ it('[W2.5] a task whose turn cannot run says why in lists and details, until the
   expect(await waitsFor()).toContain('debugger has been working on it since')
 })
 
-describe('the choice', () => {
-  it('the choice is by priority, impact, age and id, is deterministic, and explains itself', async () => {
-    const world = makeWorld()
-    await put(world, created('late', { priority: 5, impact: 1 }), created('low', { priority: 1, impact: 9 }))
-    await world.clock.advance(1_000)
-    await put(world, created('b', { priority: 5, impact: 2 }), created('a', { priority: 5, impact: 2 }))
-    await put(world, created('behind', { priority: 9, dependencies: ['low'] }))
-    const choice = nextTask(await stateOf(world), world.clock.wallMs(), rules)
-    expect(choice).toMatchObject({ taskId: 'a', assignee: 'coder', ready: 4, left: 0 })
-    expect(choice.because).toContain('priority 5, impact 2')
-    expect(choice.others).toEqual([
-      { taskId: 'b', code: 'after', why: 'its id sorts later' },
-      { taskId: 'late', code: 'after', why: 'its impact is 1, not 2' },
-      { taskId: 'low', code: 'after', why: 'its priority is 1, not 5' },
-      { taskId: 'behind', code: 'dependency', why: 'it depends on low, which is pending' },
-    ])
-  })
-
-  it('the choice lists at most twenty other tasks and counts the rest', async () => {
-    const world = makeWorld()
-    await put(world, ...Array.from({ length: 60 }, (_, n) => created(`T-${n}`)))
-    const choice = nextTask(await stateOf(world), world.clock.wallMs(), rules)
-    expect([choice.others.length, choice.left, choice.ready]).toEqual([20, 39, 60])
-  })
-
-  it('the choice names a dependency cycle and a missing dependency', async () => {
-    const world = makeWorld()
-    await put(
-      world,
-      created('A', { dependencies: ['B'] }),
-      created('B', { dependencies: ['A'] }),
-      created('C', { dependencies: ['Z'] }),
-    )
-    const { others, taskId } = nextTask(await stateOf(world), world.clock.wallMs(), rules)
-    expect(taskId).toBeNull()
-    expect(others.map(({ why }) => why)).toEqual([
-      'it depends on B, which is pending (dependency cycle)',
-      'it depends on A, which is pending (dependency cycle)',
-      'it depends on Z, which does not exist',
-    ])
-  })
-})
-
 describe('the autopilot', () => {
   it('the autopilot starts tasks up to the concurrency limit, and more when a turn ends', async () => {
     const world = makeWorld()
@@ -125,7 +87,7 @@ describe('the autopilot', () => {
       expect(open).toBeLessThanOrEqual(4)
       for (const key of world.kernel.turns.keys()) world.kernel.end(key)
     }
-    expect(tries(world).sort()).toEqual(Array.from({ length: 12 }, (_, n) => `T-${n} coder`).sort())
+    expect(spawns(world).sort()).toEqual(Array.from({ length: 12 }, (_, n) => `T-${n} coder`).sort())
     for (const task of (await stateOf(world)).tasks.values()) {
       expect(task).toMatchObject({ status: 'done', fields: { budget: { coder: { retryCount: 1, tokenUsage: 100 } } } })
     }
@@ -159,7 +121,7 @@ describe('the autopilot', () => {
     await settle()
     world.kernel.end([...world.kernel.turns.keys()][0]!)
     await settle()
-    expect(tries(world)).toEqual(['T-1 coder', 'T-2 coder'])
+    expect(spawns(world)).toEqual(['T-1 coder', 'T-2 coder'])
     stop.abort()
     await autopilot.ended
   })
@@ -175,17 +137,17 @@ describe('the autopilot', () => {
     expect(steps).toBe(1)
     await dispatcher.board.write(() => [created('T-1'), created('T-2', { dependencies: ['T-0'] })])
     await settle()
-    expect([tries(world), steps]).toEqual([['T-1 coder'], 2])
+    expect([spawns(world), steps]).toEqual([['T-1 coder'], 2])
     await dispatcher.board.write(() => [
       { taskId: 'T-2', type: 'task_noted', actor: 'ann', payload: { dependencies: [] } },
     ])
     await settle()
-    expect([tries(world), steps]).toEqual([['T-1 coder', 'T-2 coder'], 3])
+    expect([spawns(world), steps]).toEqual([['T-1 coder', 'T-2 coder'], 3])
     // The board reads the line of another process.
     await put(world, created('T-3'))
     await dispatcher.board.sync()
     await settle()
-    expect(tries(world)).toContain('T-3 coder')
+    expect(spawns(world)).toContain('T-3 coder')
     stop.abort()
     await autopilot.ended
   })
@@ -208,7 +170,7 @@ describe('the autopilot', () => {
     await put(world, created('T-1'))
     const autopilot = startAutopilot(dispatcher, { ...noCaches, disk }, stop.signal)
     await settle()
-    expect(tries(world)).toEqual(['T-1 coder', 'T-2 coder'])
+    expect(spawns(world)).toEqual(['T-1 coder', 'T-2 coder'])
     stop.abort()
     await autopilot.ended
   })
@@ -340,148 +302,5 @@ describe('a claim', () => {
     const world = makeWorld({ runtime: { explicit: { maxConcurrentSpawns: 1 } } })
     await put(world, created('T-1'), created('T-2'))
     expect((await autopilotStep(dispatcherOf(world), noCaches)).started.length).toBe(1)
-  })
-})
-
-describe('operators', () => {
-  it('pause and resume write a line with the actor; while paused nothing starts, and running turns end', async () => {
-    const world = makeWorld()
-    await put(world, created('T-1'))
-    const dispatcher = dispatcherOf(world)
-    await autopilotStep(dispatcher, noCaches)
-    await pause(operator(world), { by: 'ann', reason: 'deploy' })
-    await put(world, created('T-2'))
-    world.kernel.end([...world.kernel.turns.keys()][0]!)
-    const step = await autopilotStep(dispatcher, noCaches)
-    expect([(await taskOf(world)).status, step.started]).toEqual(['done', []])
-    expect(step.choice).toMatchObject({ taskId: null, because: 'ann paused the board: deploy' })
-    await expect(pause(operator(world), { by: 'bob' })).rejects.toMatchObject({ code: 'already_paused' })
-    await resume(operator(world), { by: 'bob' })
-    expect((await autopilotStep(dispatcher, noCaches)).started.length).toBe(1)
-    const control = world.root.events.filter(({ type }) => type === 'board_control')
-    expect(control.map(({ actor, payload }) => [actor, Object.keys(payload)])).toEqual([
-      ['ann', ['paused']],
-      ['bob', ['paused', 'resumed']],
-    ])
-  })
-
-  it('a task that needs approval does not start before it is approved', async () => {
-    const world = makeWorld()
-    await put(world, created('T-1', { requiresApproval: true }))
-    const dispatcher = dispatcherOf(world)
-    expect((await autopilotStep(dispatcher, noCaches)).started).toEqual([])
-    await approve(operator(world), 'T-1', { by: 'ann' })
-    expect((await autopilotStep(dispatcher, noCaches)).started.length).toBe(1)
-  })
-
-  it('if an abort races with the end of the turn, the first line decides and the run is closed once', async () => {
-    for (const abortFirst of [true, false]) {
-      const world = makeWorld()
-      await put(world, created('T-1', { verify: ['slow'] }))
-      const dispatcher = dispatcherOf(world)
-      await autopilotStep(dispatcher, noCaches)
-      const key = [...world.kernel.turns.keys()][0]!
-      world.kernel.end(key)
-      const judged = dispatcherOf(world, {
-        verify: async () => {
-          // During acceptance, just before the closing line.
-          if (abortFirst) await abort(operator(world), 'T-1', { by: 'ann', reason: 'wrong' })
-          return { exitCode: 0, signal: null, timedOut: false, durationMs: 1, output: '' }
-        },
-      })
-      await autopilotStep(judged, noCaches)
-      const late = await abort(operator(world), 'T-1', { by: 'bob' }).catch((error: { code: string }) => error.code)
-      expect(late).toBe(abortFirst ? 'already_failed' : 'already_done')
-      const task = await taskOf(world)
-      expect(task).toMatchObject(
-        abortFirst ? { status: 'failed', reason: 'aborted by ann: wrong' } : { status: 'done', reason: null },
-      )
-      expect(task.fields['budget']).toMatchObject({ coder: { retryCount: 1, tokenUsage: 100 } })
-      expect(task.runs.length).toBe(1)
-    }
-  })
-
-  it('an abort of a running turn is recorded first, then the turn is stopped, then the run is closed', async () => {
-    const world = makeWorld()
-    await put(world, created('T-1'))
-    const dispatcher = dispatcherOf(world)
-    await autopilotStep(dispatcher, noCaches)
-    await abort(operator(world), 'T-1', { by: 'ann' })
-    expect(openRun(await taskOf(world))).not.toBeNull()
-    await autopilotStep(dispatcher, noCaches)
-    await autopilotStep(dispatcher, noCaches)
-    expect(world.kernel.calls).toContain('stop T-1: aborted by ann')
-    expect(await taskOf(world)).toMatchObject({ status: 'failed', reason: 'aborted by ann' })
-  })
-})
-
-describe('people and clocks', () => {
-  it('[H6.4] a person gets a deadline, is reminded after it, and after the last reminder the task fails', async () => {
-    const world = makeWorld()
-    await put(
-      world,
-      created('T-1'),
-      created('T-2', { requiresApproval: true }),
-      created('T-3', { dependencies: ['T-1'] }),
-    )
-    await put(world, { taskId: 'T-1', type: 'task_blocked', actor: 'ann', payload: { reason: 'what colour?' } })
-    const dispatcher = dispatcherOf(world)
-    const days: string[] = []
-    for (let day = 0; day < 6; day += 1) {
-      await autopilotStep(dispatcher, noCaches)
-      const { tasks } = await stateOf(world)
-      days.push(`${tasks.get('T-1')!.status} ${tasks.get('T-2')!.status} ${world.alerts.length}`)
-      await world.clock.advance(86_401_000)
-    }
-    expect(days).toEqual([
-      'blocked pending 0',
-      'blocked pending 2',
-      'blocked pending 4',
-      'blocked pending 6',
-      'failed failed 8',
-      'failed failed 8',
-    ])
-    expect(await taskOf(world)).toMatchObject({ status: 'failed', reason: 'no_answer: what colour?' })
-    expect(recoveryEntries((await taskOf(world))!).map(([key]) => key)).toContain('T-1|blocked')
-  })
-
-  it('a wall clock that jumps a year ahead causes one reminder, and one that is set back delays nothing', async () => {
-    const world = makeWorld()
-    await put(world, created('T-1'))
-    await put(world, { taskId: 'T-1', type: 'task_blocked', actor: 'ann', payload: { reason: 'what colour?' } })
-    const dispatcher = dispatcherOf(world)
-    await autopilotStep(dispatcher, noCaches)
-    world.clock.jumpWall(365 * 86_400_000)
-    for (let step = 0; step < 5; step += 1) await autopilotStep(dispatcher, noCaches)
-    expect([(await taskOf(world)).status, world.alerts.length]).toEqual(['blocked', 1])
-
-    await put(world, created('T-2'))
-    world.kernel.script = () => ({ outcome: 'failed', error: 'no', deliverable: null })
-    await autopilotStep(dispatcher, noCaches)
-    await autopilotStep(dispatcher, noCaches)
-    expect(tries(world)).toEqual(['T-2 coder'])
-    world.clock.jumpWall(-30 * 86_400_000)
-    await autopilotStep(dispatcher, noCaches)
-    expect(tries(world)).toEqual(['T-2 coder', 'T-2 debugger'])
-  })
-
-  it('a task becomes ready when its dependency failed, was retried and is done', async () => {
-    const world = makeWorld()
-    await put(world, created('T-1'), created('T-2', { dependencies: ['T-1'] }))
-    const dispatcher = dispatcherOf(world)
-    await autopilotStep(dispatcher, noCaches)
-    await abort(operator(world), 'T-1', { by: 'ann' })
-    await autopilotStep(dispatcher, noCaches)
-    const step = await autopilotStep(dispatcher, noCaches)
-    expect(step.choice.others).toContainEqual({
-      taskId: 'T-2',
-      code: 'dependency',
-      why: 'it depends on T-1, which is failed',
-    })
-    await retryTask({ ...operator(world), firstAgent: 'coder' }, 'T-1', { by: 'ann', agent: 'debugger' })
-    world.kernel.script = () => ({})
-    for (let round = 0; round < 4; round += 1) await autopilotStep(dispatcher, noCaches)
-    expect(tries(world)).toEqual(['T-1 coder', 'T-1 debugger', 'T-2 coder'])
-    expect((await taskOf(world, 'T-2')).status).toBe('done')
   })
 })

@@ -6,7 +6,7 @@ import { createDispatcher, type Dispatcher } from '../../src/board/dispatch/disp
 import { freeze, abort, pause, resume, unfreeze } from '../../src/board/tasks/operator-commands.js'
 import type { Spawner } from '../../src/board/ports.js'
 import { gated, gatedCaches, makeGate } from '../support/crash.js'
-import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
+import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World, taskOf } from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
 
 /** A setup whose dispatcher died right after its intent line. */
@@ -28,7 +28,6 @@ async function dieBeforeSpawn(world: World): Promise<void> {
 }
 
 const step = (world: World, dispatcher: Dispatcher = dispatcherOf(world)) => autopilotStep(dispatcher, noCaches)
-const taskOf = async (world: World) => (await boardOf(world).sync()).tasks.get('T-1')!
 const starts = (world: World) => world.root.events.filter(({ type }) => type === 'task_started')
 
 /** A kernel whose database is away when its identity is read. */

@@ -24,11 +24,9 @@ import { statusPath } from '../../src/board/tasks/status-path.js'
 import { markdownReport } from '../../src/board/tasks/markdown-report.js'
 import { listTasks, taskView } from '../../src/board/tasks/task-view.js'
 import { taskStatuses, transitions } from '../../src/board/log/task.js'
-import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
+import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, operator, taskOf } from '../support/dispatcher.js'
 
 const rules = { firstAgent: 'coder', recovery: defaultRecovery }
-const operator = (world: World) => ({ board: boardOf(world), nowMs: () => world.clock.wallMs() })
-const taskOf = async (world: World, id = 'T-1') => (await boardOf(world).sync()).tasks.get(id)!
 const codeOf = (work: Promise<unknown>) =>
   work.then(
     () => 'done',

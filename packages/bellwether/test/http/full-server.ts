@@ -8,8 +8,10 @@ import { join } from 'node:path'
 import { dashboardPages } from '../../src/http/pages.js'
 import type { KeyRole } from '@bellwether/protocol'
 import { afterAll, beforeAll } from 'vitest'
+import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import { project, target } from '../support/kernel.js'
 import { testFolder } from '../support/postgres.js'
+import { until } from '../support/until.js'
 import { boardPart } from './board-part.js'
 import { addAgent, addTurn, openTestServer, view, type Body, type TestServer } from './test-server.js'
 
@@ -53,6 +55,14 @@ export function fullServerPerFile(): Omit<FullServer, 'close'> {
   })
   afterAll(() => opened.close())
   return full
+}
+
+/** Claims the next turn of an agent, as a worker does. */
+export const claimTurnOf = (server: TestServer, agentId: string): Promise<ClaimedTurn> => {
+  const claim = { workerTarget: target, workerId: 'w', max: 100, resumeLeaseSeconds: 30 }
+  return until(`a turn of ${agentId} is claimed`, async () =>
+    (await server.kernel.claim(claim)).turns.find((turn) => turn.agentId === agentId),
+  )
 }
 
 async function openFullServer(): Promise<FullServer> {

@@ -4,40 +4,10 @@ import { dispatchTasks } from '../../src/kernel/verbs/batches/dispatch_tasks.js'
 import { prune } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { openJoiner } from '../../src/pmo/batches.js'
 import { kernelPerFile, project, target } from '../support/kernel.js'
-import { batchOf, deliverAll, forkFrom, join, reuse } from '../support/forks.js'
-import { headOf, turnRow } from '../support/kernel-rows.js'
-import { guardOn, pass } from '../support/watchdog.js'
+import { batchOf, deliverAll, forkFrom, forkResult, join, receiptsOf, reuse } from '../support/forks.js'
+import { headOf } from '../support/kernel-rows.js'
 
 const t = kernelPerFile()
-
-interface Answer {
-  readonly batch_id: string
-  readonly status: string
-  readonly tasks: readonly {
-    readonly position: number
-    readonly status: string
-    readonly agent_id: string
-    readonly error?: string
-    readonly content?: unknown
-    readonly deliverable_card_id?: string
-  }[]
-}
-
-/** The result of the fork, as the parent's worker reads it. */
-async function answerOf(agentTurnId: string) {
-  const [resumed] = (await t.claim()).filter((turn) => turn.agentTurnId === agentTurnId && turn.kind === 'resume')
-  if (resumed === undefined) throw new Error('the parent was not resumed')
-  const results = await t.kernel.readResults(agentTurnId)
-  expect(results).toHaveLength(1)
-  await t.kernel.resume(resumed, 'worker-1')
-  return { status: results[0]!.status, error: results[0]!.error, result: results[0]!.result as Answer }
-}
-
-const receipts = (toolCallId: string) =>
-  t.all<{ status: string }>(
-    "select status from state.agent_inbox where correlation_id = $1 and message_type in ('tool_result', 'timeout')",
-    toolCallId,
-  )
 
 it('[T3.1d] a parent suspends on a fork, its children run, and it gets one answer in the order of its tasks', async () => {
   await t.agents('a-boss', 'a1', 'a2', 'a3')
@@ -54,14 +24,14 @@ it('[T3.1d] a parent suspends on a fork, its children run, and it gets one answe
   await deliverAll(t, children.toReversed().slice(0, 2))
   await join(t)
   expect(await batchOf(t, batchId)).toMatchObject({ status: 'open', open_count: 1, done_count: 2 })
-  expect(await receipts('a-call')).toEqual([])
+  expect(await receiptsOf(t, 'a-call')).toEqual([])
   await deliverAll(t, children.slice(0, 1))
   await join(t, 3)
   expect(await batchOf(t, batchId)).toMatchObject({ status: 'done', open_count: 0, done_count: 3, failed_count: 0 })
   expect((await batchOf(t, batchId)).settled_at).not.toBeNull()
-  expect(await receipts('a-call')).toHaveLength(1)
+  expect(await receiptsOf(t, 'a-call')).toHaveLength(1)
 
-  const { status, result } = await answerOf(parent.agentTurnId)
+  const { status, result } = await forkResult(t, parent.agentTurnId)
   expect(status).toBe('success')
   expect(result.tasks.map((task) => [task.position, task.status, task.agent_id, task.content])).toEqual([
     [0, 'success', 'a1', { text: 'a1 is done' }],
@@ -108,106 +78,12 @@ it('new agents come from a profile, clones copy the memory of their source, and 
   // The box of the cloned agent does not contain the clone's cards.
   expect(await t.kernel.readBoxes([before.outputBoxId])).toHaveLength(2)
   await join(t, 3)
-  expect(await answerOf(parent.agentTurnId)).toMatchObject({ status: 'success' })
+  expect(await forkResult(t, parent.agentTurnId)).toMatchObject({ status: 'success' })
   const roster = await t.all<{ status: string }>(
     "select status from resource.project_agents where metadata ->> 'batch_id' = $1",
     batchId,
   )
   expect(roster).toEqual([{ status: 'retired' }, { status: 'retired' }])
-})
-
-it('a failed task does not affect the others, and the answer names it', async () => {
-  await t.agents('c-boss', 'c1', 'c2')
-  const parent = await t.running('c-boss')
-  await forkFrom(t, parent, 'c-call', [reuse('c1'), reuse('c2')])
-  const [first, second] = await t.claim()
-  await t.kernel.deliver({ ...first!, status: 'failed', error: 'broke', content: { text: 'oh' } })
-  await join(t)
-  await deliverAll(t, [second!])
-  await join(t, 2)
-  const { status, result } = await answerOf(parent.agentTurnId)
-  expect(status).toBe('partial')
-  expect(result.tasks.map((task) => [task.status, task.error])).toEqual([
-    ['failed', 'broke'],
-    ['success', undefined],
-  ])
-})
-
-it('fail_fast ends the other tasks at the first failure: running ones are stopped, queued ones never start', async () => {
-  await t.agents('d-boss', 'd1', 'd2')
-  const parent = await t.running('d-boss')
-  const batchId = await forkFrom(t, parent, 'd-call', {
-    tasks: [reuse('d1'), reuse('d2'), reuse('d2')],
-    failFast: true,
-  })
-  const children = await t.claim()
-  expect(children).toHaveLength(2)
-  const [first, second] = children.toSorted((one, other) => (one.agentId < other.agentId ? -1 : 1))
-  await t.kernel.deliver({ ...first!, status: 'failed', error: 'broke', content: { text: 'oh' } })
-  await join(t, 3)
-  expect(await batchOf(t, batchId)).toMatchObject({ status: 'failed', failed_count: 1 })
-  expect((await batchOf(t, batchId)).tasks.map((task) => task.status)).toEqual(['failed', 'canceled', 'canceled'])
-  expect((await t.kernel.deliver({ ...second!, status: 'success', content: { text: 'late' } })).what).toBe('stale')
-  expect(await headOf(t, 'd2')).toMatchObject({ status: 'idle' })
-  const { status, error, result } = await answerOf(parent.agentTurnId)
-  expect([status, error?.code]).toEqual(['failed', 'batch_failed'])
-  expect(result.tasks.map((task) => [task.status, task.error])).toEqual([
-    ['failed', 'broke'],
-    ['canceled', 'fail_fast'],
-    ['canceled', 'fail_fast'],
-  ])
-})
-
-it('[W2.2e] the wait has the deadline of its batch: after it the parent gets the results so far, and the other tasks are stopped', async () => {
-  await t.agents('e-boss', 'e1', 'e2')
-  const parent = await t.running('e-boss')
-  const batchId = await forkFrom(t, parent, 'e-call', { tasks: [reuse('e1'), reuse('e2')], deadlineSeconds: 100 })
-  const { resume_deadline: wait } = await headOf(t, 'e-boss')
-  const { deadline } = await batchOf(t, batchId)
-  expect(wait!.getTime() - deadline!.getTime()).toBeGreaterThan(10_000)
-  const [first] = await t.claim()
-  await deliverAll(t, [first!])
-  await t.advance(101)
-  await join(t, 3)
-  expect(await batchOf(t, batchId)).toMatchObject({ status: 'timeout', done_count: 1 })
-  const { status, result } = await answerOf(parent.agentTurnId)
-  expect(status).toBe('partial')
-  expect(result.tasks.map((task) => `${task.status} ${task.error}`).toSorted()).toEqual([
-    'canceled batch_deadline',
-    'success undefined',
-  ])
-  for (const name of ['e1', 'e2']) expect(await headOf(t, name)).toMatchObject({ status: 'idle' })
-})
-
-it('stopping a parent cancels its batches in the same transaction, and its children and grandchildren are stopped', async () => {
-  await t.agents('f-boss', 'f1', 'f2')
-  const parent = await t.running('f-boss')
-  const batchId = await forkFrom(t, parent, 'f-call', [reuse('f1')])
-  const [child] = await t.claim()
-  const inner = await forkFrom(t, child!, 'f-inner', [reuse('f2')])
-  const [grandchild] = await t.claim()
-  await t.kernel.stop({ projectId: project, agentTurnId: parent.agentTurnId })
-  expect(await batchOf(t, batchId)).toMatchObject({ status: 'canceled' })
-  await join(t)
-  expect(await batchOf(t, inner)).toMatchObject({ status: 'canceled' })
-  await join(t, 3)
-  for (const turn of [child!, grandchild!])
-    expect(await turnRow(t, turn.agentTurnId)).toMatchObject({ outcome: 'canceled' })
-  for (const id of [batchId, inner]) expect((await batchOf(t, id)).settled_at).not.toBeNull()
-  expect(await receipts('f-call')).toEqual([])
-})
-
-it('reaping a parent cancels its batch', async () => {
-  await t.agents('g-boss', 'g1')
-  const parent = await t.running('g-boss')
-  const batchId = await forkFrom(t, parent, 'g-call', { tasks: [reuse('g1')], deadlineSeconds: 100_000 })
-  await t.all(
-    "update state.agent_state_head set turn_deadline = state.now() - interval '1 hour' where agent_id = 'g-boss'",
-  )
-  const guard = guardOn(t, { activeReapSeconds: 10 })
-  await pass(t, 20, guard)
-  expect(await turnRow(t, parent.agentTurnId)).toMatchObject({ outcome: 'timeout', error: 'turn_deadline' })
-  expect(await batchOf(t, batchId)).toMatchObject({ status: 'canceled' })
 })
 
 it('rejects a child that would wait for its own ancestor, and one that is too deep', async () => {
@@ -232,7 +108,10 @@ it('rejects a child that would wait for its own ancestor, and one that is too de
   expect(tasks[0]).toMatchObject({ status: 'failed', error: 'recursion_depth_exceeded' })
   expect(tasks[1]).toMatchObject({ status: 'failed', error: 'recursion_depth_exceeded' })
   await join(t, 2)
-  expect(await answerOf(grandchild!.agentTurnId)).toMatchObject({ status: 'failed', error: { code: 'batch_failed' } })
+  expect(await forkResult(t, grandchild!.agentTurnId)).toMatchObject({
+    status: 'failed',
+    error: { code: 'batch_failed' },
+  })
   await t.kernel.stop({ projectId: project, agentTurnId: parent.agentTurnId })
   await join(t, 5)
 })
@@ -261,7 +140,7 @@ it('retries a task with a missing target after growing pauses, and fails it in t
     (await t.claim()).filter((turn) => turn.agentId === 'i-late'),
   )
   await join(t, 2)
-  expect(await answerOf(parent.agentTurnId)).toMatchObject({ status: 'partial' })
+  expect(await forkResult(t, parent.agentTurnId)).toMatchObject({ status: 'partial' })
 })
 
 it('a missing box fails its task and no other', async () => {
@@ -350,8 +229,8 @@ it('two PMOs and the forking process together enqueue each task once and answer 
     await t.all('update state.batches set next_look_at = state.now() where settled_at is null')
     await Promise.all(joiners.map((one) => one.step()))
   }
-  expect(await receipts('n-call')).toHaveLength(1)
-  expect(await answerOf(parent.agentTurnId)).toMatchObject({ status: 'success' })
+  expect(await receiptsOf(t, 'n-call')).toHaveLength(1)
+  expect(await forkResult(t, parent.agentTurnId)).toMatchObject({ status: 'success' })
 })
 
 it('rejects invalid batches', async () => {
@@ -429,7 +308,7 @@ it('[T1.2] [T5.1] a child that names its parent, or its parent’s box, writes n
   expect(await t.kernel.report([forged])).toEqual(['ignored'])
   await deliverAll(t, [child!])
   await join(t, 3)
-  expect((await answerOf(parent.agentTurnId)).result.tasks.map((task) => task.content)).toEqual([
+  expect((await forkResult(t, parent.agentTurnId)).result.tasks.map((task) => task.content)).toEqual([
     { text: 'p1 is done' },
   ])
 })

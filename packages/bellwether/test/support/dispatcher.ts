@@ -19,13 +19,13 @@ import { handClock, type HandClock } from './hand-clock.js'
 import { memoryRoot, openMemoryBoard, type MemoryRoot } from './memory-board.js'
 import { quietLog } from './quiet-log.js'
 
-/** What survives a crash: the log, the kernel, the disk, the clock. */
-/** What the reference's own file says. */
+/** The limits of the reference's own file. */
 export const referenceBudget: BudgetPolicy = {
   ...defaultBudget,
   global: { ...defaultBudget.global, ...referenceLimits },
 }
 
+/** What survives a crash: the log, the kernel, the disk, the clock. */
 export interface World {
   readonly root: MemoryRoot
   readonly kernel: FakeKernel
@@ -144,6 +144,17 @@ export const noCaches = {
 export async function put(world: World, ...drafts: readonly Draft[]): Promise<void> {
   await boardOf(world).write(() => drafts)
 }
+
+/** What the commands of people and operators need. */
+export const operator = (world: World) => ({ board: boardOf(world), nowMs: () => world.clock.wallMs() })
+
+export const stateOf = (world: World) => boardOf(world).sync()
+
+export const taskOf = async (world: World, taskId = 'T-1') => (await stateOf(world)).tasks.get(taskId)!
+
+/** Which tasks were given to which agents, in order. */
+export const spawns = (world: World) =>
+  [...world.kernel.turns.values()].map(({ request }) => `${request.taskId} ${request.agent}`)
 
 export const created = (taskId: string, payload: Readonly<Record<string, unknown>> = {}): Draft => ({
   taskId,

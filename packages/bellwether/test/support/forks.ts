@@ -41,6 +41,35 @@ export async function join(t: TestKernel, steps = 1): Promise<void> {
   }
 }
 
+interface ForkResult {
+  readonly batch_id: string
+  readonly status: string
+  readonly tasks: readonly {
+    readonly position: number
+    readonly status: string
+    readonly agent_id: string
+    readonly error?: string
+    readonly content?: unknown
+    readonly deliverable_card_id?: string
+  }[]
+}
+
+/** Resumes a parent and returns the result of its fork, as the parent's worker reads it. */
+export async function forkResult(t: TestKernel, agentTurnId: string) {
+  const [resumed] = (await t.claim()).filter((turn) => turn.agentTurnId === agentTurnId && turn.kind === 'resume')
+  if (resumed === undefined) throw new Error('the parent was not resumed')
+  const [result, ...more] = await t.kernel.readResults(agentTurnId)
+  if (result === undefined || more.length > 0) throw new Error(`expected one result, got ${more.length + 1}`)
+  await t.kernel.resume(resumed, 'worker-1')
+  return { status: result.status, error: result.error, result: result.result as ForkResult }
+}
+
+export const receiptsOf = (t: TestKernel, toolCallId: string) =>
+  t.all<{ status: string }>(
+    "select status from state.agent_inbox where correlation_id = $1 and message_type in ('tool_result', 'timeout')",
+    toolCallId,
+  )
+
 export const deliverAll = (t: TestKernel, turns: readonly ClaimedTurn[], status: 'success' | 'failed' = 'success') =>
   Promise.all(turns.map((turn) => t.kernel.deliver({ ...turn, status, content: { text: `${turn.agentId} is done` } })))
 

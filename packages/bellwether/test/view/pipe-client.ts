@@ -10,6 +10,7 @@ import { uuidv7 } from '../../src/ports/ids.js'
 import { openReceiver } from '../../src/runtime/parts/listen.js'
 import { openFusion, type Fusion } from '../../src/view/fusion.js'
 import type { ViewSettings } from '../../src/view/view.js'
+import { afterEach, beforeEach } from 'vitest'
 import { handClock, type HandClock } from '../support/hand-clock.js'
 import { sendRequest, type TestResponse } from '../support/http.js'
 import { recordedLog, type LogLine } from '../support/recorded-log.js'
@@ -247,6 +248,35 @@ export class Sensor {
 }
 
 /** Long ago, so that no file is hot. */
+/** Per test: a view server with directory /d and a connected leader, and reads of the view. */
+export function viewPerTest() {
+  let server: ViewServer
+  let leader: Sensor
+  beforeEach(async () => {
+    server = await openViewServer()
+    leader = await server.connect('leader', { timeoutSeconds: 100_000 })
+    await leader.snapshot(directory('/d'))
+  })
+  afterEach(() => server.close())
+  const node = async (path: string): Promise<Body | undefined> => {
+    const response = await server.get(`/views/v/tree?path=${encodeURIComponent(path)}`)
+    return response.status === 404 ? undefined : response.body
+  }
+  return {
+    get server() {
+      return server
+    },
+    get leader() {
+      return leader
+    },
+    node,
+    nowSeconds: () => server.clock.wallMs() / 1_000,
+    isThere: async (path: string) => (await node(path)) !== undefined,
+    blindSpots: async () => (await server.get('/views/v/blind-spots')).body,
+    stats: async () => (await server.get('/views/v/stats')).body,
+  }
+}
+
 export const old = 1_600_000_000
 
 export const file = (path: string, modifiedTime = old, more: Partial<FileRow> = {}): FileRow => ({
