@@ -2,15 +2,15 @@
 import { rm } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { openFakeProvider, type FakeProvider } from '../support/fake-openai.js'
+import { openFakeProvider, type FakeProvider } from '../support/agents/fake-openai.js'
 import { kernelPerFile, project, target } from '../support/kernel.js'
 import { eventsOf, headOf, turnRow, waitsOf } from '../support/kernel-rows.js'
-import { toolName } from '../support/model-agents.js'
+import { toolName } from '../support/agents/model-agents.js'
 import { testFolder } from '../support/postgres.js'
 import { runCli, type Cli } from '../support/process.js'
 import { until } from '../support/until.js'
 
-const agents = fileURLToPath(new URL('../support/model-agents.ts', import.meta.url))
+const agents = fileURLToPath(new URL('../support/agents/model-agents.ts', import.meta.url))
 const timings = {
   WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: '2',
   WORKER__WATCHDOG_INTERVAL_SECONDS: '0.3',

@@ -1,7 +1,7 @@
 /** The model executor against a provider that speaks HTTP with real streams and misbehaves: the real client code runs. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { ModelTimeouts } from '../../src/ports/model/ask.js'
-import { openFakeProvider, type FakeProvider } from '../support/fake-openai.js'
+import { openFakeProvider, type FakeProvider } from '../support/agents/fake-openai.js'
 import { kernelPerFile } from '../support/kernel.js'
 import { until } from '../support/until.js'
 import { openModelSetup, type ModelSetup, type ModelSetupOptions } from './model-setup.js'

@@ -5,7 +5,7 @@ import { promptTokens } from '../../src/ports/model/tokens.js'
 import type { Script } from '../../src/ports/model/scripted.js'
 import { project } from '../support/kernel.js'
 import { cardsIn, eventsOf, headOf, waitsOf } from '../support/kernel-rows.js'
-import { carriedOut, carryOutAction } from '../support/ui-actions.js'
+import { carriedOut, carryOutAction } from '../support/agents/ui-actions.js'
 import { turnsDone } from '../support/worker.js'
 import { flawsIn, openModelSetup, type ModelSetup } from './model-setup.js'
 

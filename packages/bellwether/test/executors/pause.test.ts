@@ -1,7 +1,7 @@
 /** Pauses of the database and of the worker, longer than every timeout: running commands wait and continue. */
 import { systemClock } from '@bellwether/base'
 import { expect, it } from 'vitest'
-import { startOwnPostgres } from '../support/own-postgres.js'
+import { startOwnPostgres } from '../support/processes/own-postgres.js'
 import { until } from '../support/until.js'
 import { areStopped } from './command-setup.js'
 import { openWorkerProcesses } from './worker-processes.js'

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { openQuestions, type OpenQuestion } from '../support/questions.js'
+import { openQuestions, type OpenQuestion } from '../support/agents/questions.js'
 import type { Cli } from '../support/process.js'
 import { until } from '../support/until.js'
 import { openWorkerProcesses, project, type WorkerProcesses } from './worker-processes.js'

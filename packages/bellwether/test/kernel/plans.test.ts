@@ -7,7 +7,7 @@ import type { Database } from '../../src/ports/database/database.js'
 import { openDatabase } from '../../src/ports/database/pool.js'
 import { uuidv7 } from '../../src/ports/ids.js'
 import { project, target } from '../support/kernel.js'
-import { startOwnPostgres } from '../support/own-postgres.js'
+import { startOwnPostgres } from '../support/processes/own-postgres.js'
 import { silentBell } from '../support/silent-bell.js'
 
 const agents = Array.from({ length: 1_000 }, (_, at) => `a${at}`)

@@ -4,7 +4,7 @@ import type { AgentFunction } from '../../src/worker/agent.js'
 import { kernelPerFile, project, target } from '../support/kernel.js'
 import { edgesTo, fingerprint, headOf, turnRow, waitsOf } from '../support/kernel-rows.js'
 import { enqueueTurn, reportSuccess } from '../support/kernel-turns.js'
-import { carriedOut, carryOutAction } from '../support/ui-actions.js'
+import { carriedOut, carryOutAction } from '../support/agents/ui-actions.js'
 import { runTurns, testWorker } from '../support/worker.js'
 
 const t = kernelPerFile()

@@ -12,7 +12,7 @@ import { notifyBell } from '../../src/ports/bell/notify.js'
 import type { MonitoredBell } from '../../src/ports/bell/ring.js'
 import { freePort, startNats } from '../support/nats.js'
 import { manualTimeout } from '../support/manual-timeout.js'
-import { startOwnPostgres } from '../support/own-postgres.js'
+import { startOwnPostgres } from '../support/processes/own-postgres.js'
 import { until } from '../support/until.js'
 
 const eventually = (what: string, look: () => boolean) => until(what, async () => look() || undefined)

@@ -7,7 +7,7 @@ import type { Chunk, Chunks } from '../../src/ports/chunks/chunks.js'
 import { natsChunks } from '../../src/ports/chunks/nats.js'
 import { notifyChunks } from '../../src/ports/chunks/notify.js'
 import { freePort, startNats } from '../support/nats.js'
-import { startOwnPostgres } from '../support/own-postgres.js'
+import { startOwnPostgres } from '../support/processes/own-postgres.js'
 import { quietLog as log } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
 

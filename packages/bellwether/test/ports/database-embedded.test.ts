@@ -12,14 +12,14 @@ import { startEmbedded, type Embedded } from '../../src/ports/database/embedded.
 import { openDatabase } from '../../src/ports/database/pool.js'
 import { processStart, readPidFile } from '../../src/ports/database/postmaster.js'
 import type { Settings } from '../../src/ports/database/settings.js'
-import { canBeOrdinary, ordinaryUser } from '../support/ordinary-user.js'
+import { canBeOrdinary, ordinaryUser } from '../support/processes/ordinary-user.js'
 import { testFolder } from '../support/postgres.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
 
 const asRoot = process.getuid?.() === 0
 const { uid: nobodyUid = 0 } = ordinaryUser
-const childScript = fileURLToPath(new URL('../support/embedded-child.ts', import.meta.url))
+const childScript = fileURLToPath(new URL('../support/processes/embedded-child.ts', import.meta.url))
 
 let template: string
 let folder: string

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
-import { startFleet } from '../support/fleet.js'
-import { doubledEffects, startLoad } from '../support/load.js'
+import { startFleet } from '../support/processes/fleet.js'
+import { doubledEffects, startLoad } from '../support/processes/load.js'
 import { startNats, type NatsServer } from '../support/nats.js'
 import { freshDatabase } from '../support/postgres.js'
 import { thorough } from '../support/thorough.js'

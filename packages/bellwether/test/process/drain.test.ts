@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished } from 'vitest'
-import { startFleet } from '../support/fleet.js'
-import { startLoad } from '../support/load.js'
+import { startFleet } from '../support/processes/fleet.js'
+import { startLoad } from '../support/processes/load.js'
 import { freshDatabase } from '../support/postgres.js'
 
 it('finishes running turns when a worker stops, without a takeover', async () => {

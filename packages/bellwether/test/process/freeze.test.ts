@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished } from 'vitest'
-import { startFleet, type FleetOptions } from '../support/fleet.js'
-import { doubledEffects, startLoad, type Load } from '../support/load.js'
+import { startFleet, type FleetOptions } from '../support/processes/fleet.js'
+import { doubledEffects, startLoad, type Load } from '../support/processes/load.js'
 import { freshDatabase } from '../support/postgres.js'
 import { thorough } from '../support/thorough.js'
 

@@ -1,7 +1,7 @@
 import { expect, it, onTestFinished } from 'vitest'
-import { startFleet } from '../support/fleet.js'
-import { doubledEffects, startLoad } from '../support/load.js'
-import { startOwnPostgres } from '../support/own-postgres.js'
+import { startFleet } from '../support/processes/fleet.js'
+import { doubledEffects, startLoad } from '../support/processes/load.js'
+import { startOwnPostgres } from '../support/processes/own-postgres.js'
 
 it('[T1.6] ends every turn once while PostgreSQL is killed twice under load', async () => {
   const postgres = await startOwnPostgres({ durable: true })

@@ -9,7 +9,7 @@ import { quietLog } from '../support/quiet-log.js'
 import { testFolder } from '../support/postgres.js'
 import { until } from '../support/until.js'
 
-const program = [fileURLToPath(new URL('../support/part.mjs', import.meta.url))]
+const program = [fileURLToPath(new URL('../support/processes/part.mjs', import.meta.url))]
 
 async function open(rules = defaultRestartRules, stopMs = 5_000) {
   const folder = await testFolder()

@@ -12,7 +12,7 @@ import { followEvents, type EventReader } from '../support/follow-events.js'
 import { startNats, type NatsServer } from '../support/nats.js'
 import { freshDatabase } from '../support/postgres.js'
 import { thorough } from '../support/thorough.js'
-import { startTopology, type Slot, type Topology } from '../support/topology.js'
+import { startTopology, type Slot, type Topology } from '../support/processes/topology.js'
 import { until } from '../support/until.js'
 
 let nats: NatsServer

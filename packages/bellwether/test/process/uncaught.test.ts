@@ -1,6 +1,6 @@
 /** An uncaught error of a function agent fails its turn; the worker drains, and the turns beside it succeed. */
 import { expect, it, onTestFinished } from 'vitest'
-import { startFleet } from '../support/fleet.js'
+import { startFleet } from '../support/processes/fleet.js'
 import { project, target, testKernel } from '../support/kernel.js'
 import { until } from '../support/until.js'
 

@@ -4,7 +4,7 @@ import { chmod, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
 import { ask, isAlive, testProject, type Facts } from '../support/folder.js'
-import { canBeOrdinary, ordinaryUser } from '../support/ordinary-user.js'
+import { canBeOrdinary, ordinaryUser } from '../support/processes/ordinary-user.js'
 import { freshDatabase } from '../support/postgres.js'
 import { until } from '../support/until.js'
 

@@ -16,7 +16,7 @@ export const programOf = (script: string): readonly string[] => [
 ]
 const inPackage = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url))
 /** An MCP server with tools that misbehave. */
-export const fakeMcp = inPackage('test/support/fake-mcp.mjs')
+export const fakeMcp = inPackage('test/support/agents/fake-mcp.mjs')
 /** The arguments with which node runs the command line from source. */
 export const program = programOf(inPackage('src/cli/main.ts'))
 /** The build is used only if `npm test` has just made it; another build may be outdated. */

@@ -1,7 +1,7 @@
 import { systemClock } from '@bellwether/base'
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
 import { openTraces } from '../../src/telemetry/traces.js'
-import { startFleet } from '../support/fleet.js'
+import { startFleet } from '../support/processes/fleet.js'
 import { forkFrom, join, reuse } from '../support/forks.js'
 import { kernelPerFile, project } from '../support/kernel.js'
 import { deliverTurn, enqueueTurn, reportSuccess, suspendedTurn } from '../support/kernel-turns.js'

@@ -1,7 +1,7 @@
 /** Workers killed at random while tools run: a counter on the other side tells how often each call took effect. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { readProcesses } from '../../src/ports/processes/proc.js'
-import { startCounter, type Counter } from '../support/counter.js'
+import { startCounter, type Counter } from '../support/agents/counter.js'
 import { fakeMcp, type Cli } from '../support/process.js'
 import { thorough } from '../support/thorough.js'
 import { until } from '../support/until.js'

@@ -2,7 +2,7 @@
 import { connect } from '@nats-io/transport-node'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { startNats, type NatsServer } from '../support/nats.js'
-import { hostOutside } from '../support/outside-host.js'
+import { hostOutside } from '../support/agents/outside-host.js'
 import { openToolProcesses, project, type ToolProcesses } from './tool-processes.js'
 
 let nats: NatsServer

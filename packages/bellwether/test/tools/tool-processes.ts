@@ -31,7 +31,7 @@ const timings: Readonly<Record<string, string>> = {
 export const project = 'default'
 /** The agents and tools that the workers define in code. */
 export const codeDefinitions = { agents: ['*'], tools: ['double'] }
-const toolAgents = fileURLToPath(new URL('../support/tool-agents.mjs', import.meta.url))
+const toolAgents = fileURLToPath(new URL('../support/agents/tool-agents.mjs', import.meta.url))
 
 export interface ToolProcesses {
   readonly db: Database

@@ -6,7 +6,7 @@ import { openKernel } from '../../src/kernel/kernel.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
 import { openDatabase } from '../../src/ports/database/pool.js'
 import { kernelPerFile, project, target } from '../support/kernel.js'
-import { startOwnPostgres } from '../support/own-postgres.js'
+import { startOwnPostgres } from '../support/processes/own-postgres.js'
 import { guardOn } from '../support/watchdog.js'
 import { silentBell } from '../support/silent-bell.js'
 

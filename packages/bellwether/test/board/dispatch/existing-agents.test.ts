@@ -1,0 +1,73 @@
+/** The board believes an agent that reports failure, and gives tasks only to agents of the project. */
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, it, onTestFinished } from 'vitest'
+import { dispatch } from '../../../src/board/dispatch/dispatch.js'
+import { loadPolicies } from '../../../src/board/policies/load.js'
+import { defaultRecovery } from '../../../src/board/policies/recovery.js'
+import { initFolder } from '../../../src/cli/start/init.js'
+import { created, dispatcherOf, makeWorld, put } from '../../support/board/dispatcher.js'
+import { recordedLog } from '../../support/recorded-log.js'
+
+const never = new AbortController().signal
+
+it('[H6.5] a task whose agent reports failure is not done, although the files that it claims have changed', async () => {
+  const reports = [{ status: 'failed' }, { status: 'Blocked' }, { ok: false }, { success: false }, { error: 'boom' }]
+  for (const [index, report] of reports.entries()) {
+    const world = makeWorld()
+    const taskId = `T-${index + 1}`
+    await put(world, created(taskId))
+    world.files.set('f', 'present')
+    world.kernel.script = () => ({ deliverable: { ...report, files: ['f'] } })
+    const { status, spawn } = await dispatch(dispatcherOf(world), taskId, never)
+    expect([report, status, spawn?.action]).toEqual([report, 'blocked', 'retry'])
+  }
+})
+
+it('[H6.5] [H6.6] recovery skips chain members that are not agents of the project, and names each once', async () => {
+  const world = makeWorld()
+  world.kernel.agents = ['coder', 'invest-analyst']
+  world.kernel.script = () => ({ outcome: 'failed', error: 'it broke', deliverable: null })
+  await put(world, created('T-1'), created('T-2'))
+  const { log, lines } = recordedLog()
+  const dispatcher = dispatcherOf(world, { log })
+  for (const taskId of ['T-1', 'T-2']) {
+    const { spawn } = await dispatch(dispatcher, taskId, never)
+    expect(spawn).toMatchObject({ agent: 'coder', action: 'retry', nextAssignee: 'invest-analyst' })
+  }
+  expect(lines.filter(({ message }) => message.includes('not agents of the project'))).toMatchObject([
+    { fields: { agents: ['debugger'] } },
+  ])
+})
+
+it('[H6.6] a chain without any agent of the project leads to a person', async () => {
+  const world = makeWorld()
+  world.kernel.agents = ['writer']
+  world.kernel.script = () => ({ outcome: 'failed', error: 'it broke', deliverable: null })
+  await put(world, created('T-1', { agent: 'writer' }))
+  const { spawn } = await dispatch(dispatcherOf(world), 'T-1', never)
+  expect(spawn).toMatchObject({ agent: 'writer', action: 'human', nextAssignee: 'human' })
+})
+
+it('[H5.1] the hint of the reference chooses the first agent if it is an agent of the project', async () => {
+  const world = makeWorld()
+  world.kernel.agents = ['coder', 'writer']
+  await put(world, created('T-1', { assigneeHint: 'Writer' }), created('T-2', { assigneeHint: 'andrew' }))
+  world.kernel.script = () => ({})
+  const dispatcher = dispatcherOf(world)
+  expect((await dispatch(dispatcher, 'T-1', never)).spawn?.agent).toBe('writer')
+  expect((await dispatch(dispatcher, 'T-2', never)).spawn?.agent).toBe('coder')
+})
+
+it('[H6.6] init writes a recovery chain of agents that exist; the default chain stays that of the seed', async () => {
+  const root = await mkdtemp(join(tmpdir(), 'init-'))
+  onTestFinished(() => rm(root, { recursive: true, force: true }))
+  const { created: files } = initFolder(root)
+  expect(files).toContain('config/recovery-policy.json')
+  const { recovery } = await loadPolicies(root)
+  expect(recovery.recoveryChain).toEqual(['coder', 'human'])
+  for (const agent of recovery.recoveryChain.filter((name) => name !== 'human'))
+    expect(await readFile(join(root, 'agents', `${agent}.md`), 'utf8')).toContain('description:')
+  expect(defaultRecovery.recoveryChain).toEqual(['coder', 'debugger', 'invest-analyst', 'human'])
+})
