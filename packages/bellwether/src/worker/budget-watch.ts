@@ -126,8 +126,8 @@ export function openBudgetWatch({ clock, log, left: first, read, record }: Budge
 }
 
 /** The ending of a turn that exceeded its budget, with what its agent returned as the work so far. */
-export function overBudget(keys: readonly BudgetKey[], action: TurnAction | undefined): TurnAction {
+export function overBudget(keys: readonly BudgetKey[], action: TurnAction | undefined) {
   const text = `The turn exceeded its budget: ${keys.join(', ')}.`
   const deliver = action !== undefined && 'deliver' in action ? action.deliver : { text }
-  return { deliver, status: 'failed', error: budgetExceeded }
+  return { deliver, status: 'failed', error: budgetExceeded } as const
 }

@@ -187,6 +187,9 @@ describe('the HTTP contract', () => {
     const { turns } = (await server.post(`/workers/${target}/claim`, { max: 9 })).body
     const { turn_epoch } = turns!.find((one) => one.agent_turn_id === turn)!
     await server.post(`/turns/${turn}/beat`, { turn_epoch })
+    await server.post(`/turns/${turn}/reserve`, { turn_epoch, reservation_id: 'r', tokens: 1 })
+    for (const settle of [{ reservation_id: 'r', tokens: 1 }, { reservation_id: 'r' }])
+      await server.post(`/turns/${turn}/${'tokens' in settle ? 'commit' : 'release'}`, { turn_epoch, ...settle })
     await server.post(`${p}/turns/${turn}/stop`, { reason: 'enough' })
     await server.post('/board/control', { paused: false })
     const { taskId } = (await server.post('/board/tasks', { title: 'run', agent: 'cid' })).body

@@ -1,4 +1,4 @@
-/** examples/python-worker/worker.py against a real server: a complete turn, and a takeover. */
+/** examples/python-worker/worker.py against a real server: a complete turn, a budget, and a takeover. */
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, it } from 'vitest'
@@ -24,19 +24,29 @@ async function worker() {
   const env = { BELLWETHER_URL: server.address, BELLWETHER_KEY: String(body['key']) }
   return processes.program('python3', [script, 'py'], env)
 }
-const enqueue = async (agent: string, instruction: string) =>
-  String((await ask('POST', `/projects/demo/agents/${agent}/turns`, { instruction })).body['agent_turn_id'])
+const enqueue = async (agent: string, instruction: string, more: object = {}) =>
+  String((await ask('POST', `/projects/demo/agents/${agent}/turns`, { instruction, ...more })).body['agent_turn_id'])
 
 it('the Python worker has at most 60 lines', () => {
   expect(readFileSync(script, 'utf8').trimEnd().split('\n').length).toBeLessThanOrEqual(60)
 })
 
-it('[T3.2a] [T8.1] a Python worker runs turns with and without a tool, and after SIGKILL another one takes its turn over', async () => {
+it('[T3.2a] [T8.1] a Python worker runs turns with and without a tool, stays within its budget, and after SIGKILL another one takes its turn over', async () => {
   const first = await worker()
   const plain = await enqueue('ann', 'say hello')
   const done = await ask('GET', `/projects/demo/turns/${plain}?wait=30`)
   expect([done.body['status'], first.stderr()]).toEqual(['success', ''])
   expect(done.body['deliverable']).toMatchObject({ content: { text: 'say hello: done' } })
+
+  for (const max_tokens of [400, 500]) {
+    const cheap = await enqueue('ann', 'save', { budget: { max_tokens } })
+    const { body: spent } = await ask('GET', `/projects/demo/turns/${cheap}?wait=30`)
+    expect(spent).toMatchObject(
+      max_tokens === 400
+        ? { status: 'failed', error: 'budget_exceeded', budget: { exceeded_keys: ['tokens'], tokens: { used: 0 } } }
+        : { status: 'success', budget: { exceeded_keys: [], tokens: { used: 'save'.length } } },
+    )
+  }
 
   const asking = await enqueue('bob', 'ask a person')
   await until('its question', async () => {
@@ -67,5 +77,5 @@ it('[T3.2a] [T8.1] a Python worker runs turns with and without a tool, and after
   const { body } = await ask('GET', '/projects/demo/agents/ann')
   const box = (body['state'] as Record<string, string>)['output_box_id']
   const cards = (await ask('GET', `/projects/demo/boxes/${box}/cards`)).body['cards'] as { type: string }[]
-  expect(cards.filter((card) => card.type === 'task.deliverable')).toHaveLength(2)
+  expect(cards.filter((card) => card.type === 'task.deliverable')).toHaveLength(4)
 })

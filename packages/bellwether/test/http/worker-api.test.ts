@@ -1,45 +1,12 @@
-/** The worker API: claim, beat, steps, suspend, deliver and the fence, also when a worker or a response is lost. */
-import { request, type IncomingMessage } from 'node:http'
-import { beforeEach, describe, expect, it } from 'vitest'
+/** The worker API: a turn from claim to delivery, and the fence. */
+import { describe, expect, it } from 'vitest'
 import { project } from '../support/kernel.js'
-import { until } from '../support/until.js'
-import { guardOn } from '../support/watchdog.js'
-import { serverPerFile, type Response, type Body } from './test-server.js'
+import { serverPerFile, type Body } from './test-server.js'
+import { workerClient } from './worker-client.js'
 
 const server = serverPerFile()
-let target = ''
-let round = 0
-beforeEach(() => {
-  round += 1
-  target = `py-${round}`
-})
-
+const { round, target, as, agent, enqueue, claim, callWorkerApi, detail, counts, pass } = workerClient(server)
 const p = `/projects/${project}`
-const agent = async (name: string, more: object = {}) => {
-  const agentId = `${name}-${round}`
-  await server.request('PUT', `${p}/agents/${agentId}`, { worker_target: target, ...more })
-  return agentId
-}
-const enqueue = async (agentId: string, body: object = { instruction: 'do it' }) =>
-  (await server.post(`${p}/agents/${agentId}/turns`, body)).body.agent_turn_id!
-const as = () => ({ key: server.keys.worker })
-const claim = async (body: object = {}): Promise<readonly Body[]> =>
-  (await server.post(`/workers/${target}/claim`, { max: 10, ...body }, as())).body.turns!
-const callWorkerApi = (turn: Body, what: string, body: object = {}): Promise<Response> =>
-  server.post(`/turns/${turn.agent_turn_id}/${what}`, { turn_epoch: turn.turn_epoch, ...body }, as())
-const detail = async (turnId: string) => (await server.get(`${p}/turns/${turnId}`)).body
-const counts = async () =>
-  server.t.one(`select (select count(*) from cards.cards) as cards, (select count(*) from state.agent_steps) as steps,
-    (select count(*) from state.events) as events, (select count(*) from state.turn_waiting_tools) as waits,
-    (select count(*) from state.agent_inbox) as inbox`)
-/** Moves the clock and steps the server's watchdog once per interval. */
-async function pass(seconds: number): Promise<void> {
-  await server.watch.step()
-  for (let left = seconds; left > 0; left -= 5) {
-    await server.t.advance(5)
-    await server.watch.step()
-  }
-}
 
 describe('a turn', () => {
   it('[T3.1e] the server carries out actions on agents of HTTP workers: the worker gets no turn, the result is the deliverable', async () => {
@@ -67,7 +34,7 @@ describe('a turn', () => {
   })
 
   it('[T6.1] [T6.2] a claimed turn contains all its input, records steps, suspends on tools, resumes with their results and delivers', async () => {
-    await server.request('PUT', `${p}/profiles/coder`, { worker_target: target, spec: { model: 'm' } })
+    await server.request('PUT', `${p}/profiles/coder`, { worker_target: target(), spec: { model: 'm' } })
     await server.request('PUT', `${p}/tools/grep`, { description: 'looks', parameters: { type: 'object' } })
     const agentId = await agent('full', { profile_id: 'coder' })
     const fields = [{ name: 'answer', required: true }]
@@ -80,10 +47,11 @@ describe('a turn', () => {
       taken_over: false,
       project_id: project,
       agent_id: agentId,
-      agent: { agent_id: agentId, profile_id: 'coder', worker_target: target, status: 'active' },
+      agent: { agent_id: agentId, profile_id: 'coder', worker_target: target(), status: 'active' },
       profile: { name: 'coder', spec: { model: 'm' } },
       output: [],
       results: [],
+      left: null,
       turn_deadline: expect.any(String),
       beat_seconds: 5,
     })
@@ -95,7 +63,13 @@ describe('a turn', () => {
     const card = { card_id: '01890000-0000-7000-8000-000000000001', type: 'agent.thought', content: { text: 'hm' } }
     const step = { step_id: `${turnId}/1`, phase: 'think', status: 'done', metadata: { usage: { total_tokens: 5 } } }
     const written = await callWorkerApi(turn!, 'steps', { cards: [card], step })
-    expect(written.body).toEqual({ status: 'recorded', step_id: `${turnId}/1`, card_ids: [card.card_id] })
+    expect(written.body).toEqual({
+      status: 'recorded',
+      step_id: `${turnId}/1`,
+      card_ids: [card.card_id],
+      left: null,
+      exceeded_keys: [],
+    })
     expect((await callWorkerApi(turn!, 'steps', { cards: [card], step })).status).toBe(200)
     const calls = [{ tool_call_id: `${turnId}-c1`, tool_name: 'grep', arguments: { pattern: 'x' } }]
     expect((await callWorkerApi(turn!, 'suspend', { calls })).body).toMatchObject({ status: 'suspended' })
@@ -160,16 +134,16 @@ describe('a turn', () => {
 
   it('a turn that forks suspends until its batch is done', async () => {
     const agentId = await agent('fork')
-    await server.request('PUT', `${p}/profiles/kid-${round}`, { worker_target: `${target}-kids` })
+    await server.request('PUT', `${p}/profiles/kid-${round()}`, { worker_target: `${target()}-kids` })
     const turnId = await enqueue(agentId)
     const [turn] = await claim()
-    const tasks = [{ target_strategy: 'new', target_ref: `kid-${round}`, instruction: 'part' }]
+    const tasks = [{ target_strategy: 'new', target_ref: `kid-${round()}`, instruction: 'part' }]
     const call = { tool_call_id: `${turnId}-f`, tool_name: 'fork_join', batch: { tasks } }
     expect((await callWorkerApi(turn!, 'suspend', { calls: [call] })).body).toMatchObject({ status: 'suspended' })
     expect((await server.get(`${p}/batches`)).body['batches']).toMatchObject([
       { parent_agent_turn_id: turnId, task_count: 1 },
     ])
-    const kids = await server.post(`/workers/${target}-kids/claim`, {}, as())
+    const kids = await server.post(`/workers/${target()}-kids/claim`, {}, as())
     expect(kids.body.turns).toHaveLength(1)
   })
 
@@ -206,6 +180,9 @@ describe('the fence', () => {
         cards: [{ type: 'agent.thought', content: {} }],
         step: { phase: 'x', status: 'done' },
       }),
+      await callWorkerApi(turn!, 'reserve', { reservation_id: 'r', tokens: 1 }),
+      await callWorkerApi(turn!, 'commit', { reservation_id: 'r', tokens: 1 }),
+      await callWorkerApi(turn!, 'release', { reservation_id: 'r' }),
       await callWorkerApi(turn!, 'suspend', { calls: [{ tool_call_id: `${turnId}-z`, tool_name: 'grep' }] }),
       await callWorkerApi(turn!, 'deliver', { text: 'late' }),
     ]
@@ -245,163 +222,10 @@ describe('the fence', () => {
     await enqueue(await agent('step-a'))
     await enqueue(await agent('step-b'))
     const [a, b] = await claim()
-    const step = { step_id: `shared-${round}`, phase: 'x', status: 'done' }
+    const step = { step_id: `shared-${round()}`, phase: 'x', status: 'done' }
     expect((await callWorkerApi(a!, 'steps', { step })).status).toBe(200)
     const before = await counts()
     expect((await callWorkerApi(b!, 'steps', { step })).body).toMatchObject({ status: 409, code: 'duplicate_step' })
     expect(await counts()).toEqual(before)
-  })
-})
-
-describe('claims', () => {
-  it('a waiting claim returns when a turn is enqueued, or empty after its wait', async () => {
-    const agentId = await agent('wait')
-    expect(await claim({ wait_seconds: 0.05 })).toEqual([])
-    const started = performance.now()
-    const waiting = [claim({ wait_seconds: 40, max: 1 }), claim({ wait_seconds: 40, max: 1 })]
-    await until('both to have signed in', async () => {
-      const rows = await server.t.all(`select from state.workers where worker_target = $1`, target)
-      return rows.length > 0 ? true : undefined
-    })
-    const first = await enqueue(agentId)
-    const winner = await Promise.race(waiting)
-    expect(winner).toMatchObject([{ agent_turn_id: first }])
-    expect(performance.now() - started).toBeLessThan(4_500)
-    const second = await enqueue(await agent('wait-2'))
-    const all = (await Promise.all(waiting)).flat().map((turn) => turn.agent_turn_id)
-    expect(new Set(all)).toEqual(new Set([first, second]))
-    expect(all).toHaveLength(2)
-  })
-
-  it('[T1.1] concurrent claims never give one turn to two workers', async () => {
-    const made: string[] = []
-    for (let at = 0; at < 30; at += 1) made.push(await enqueue(await agent(`race-${at}`)))
-    const got = await Promise.all(Array.from({ length: 12 }, () => claim({ max: 5, wait_seconds: 0.2 })))
-    const rest = await claim({ max: 32 })
-    const all = [...got.flat(), ...rest].map((turn) => turn.agent_turn_id)
-    expect(new Set(all)).toEqual(new Set(made))
-    expect(all).toHaveLength(made.length)
-  })
-
-  it('a claim whose client has disconnected takes nothing', async () => {
-    const agentId = await agent('gone')
-    const headers = { 'x-api-key': server.keys.worker, 'content-type': 'application/json' }
-    const gone = new Promise((resolve) =>
-      server.http.app.server.once('request', (incoming: IncomingMessage) => incoming.socket.once('close', resolve)),
-    )
-    const pending = request(`${server.url}/api/v1/workers/${target}/claim`, { method: 'POST', headers, agent: false })
-    pending.on('error', () => undefined)
-    pending.end(JSON.stringify({ wait_seconds: 40 }))
-    await until('it to have signed in', async () => {
-      const rows = await server.t.all(`select from state.workers where worker_target = $1`, target)
-      return rows.length > 0 ? true : undefined
-    })
-    pending.destroy()
-    await gone
-    const turnId = await enqueue(agentId)
-    expect((await claim({ wait_seconds: 10 }))[0]).toMatchObject({ agent_turn_id: turnId })
-  })
-
-  it('a waiting claim ends in time although another transaction locks a head', async () => {
-    const agentId = await agent('locked')
-    await enqueue(agentId)
-    let release = () => {}
-    const over = new Promise<void>((resolve) => (release = resolve))
-    let lock = () => {}
-    const locked = new Promise<void>((resolve) => (lock = resolve))
-    const holding = server.t.db.transaction(async (tx) => {
-      await tx.query({ text: 'select from state.agent_state_head where agent_id = $1 for update', values: [agentId] })
-      lock()
-      await over
-    })
-    await locked
-    expect(await claim()).toEqual([])
-    release()
-    await holding
-    expect(await claim({ wait_seconds: 10 })).toHaveLength(1)
-  })
-
-  it('[W2.3b] a resumed turn whose claim response was lost is taken over with the same results', async () => {
-    const turnId = await enqueue(await agent('lost-answer'))
-    const [turn] = await claim()
-    await callWorkerApi(turn!, 'suspend', { calls: [{ tool_call_id: `${turnId}-r`, tool_name: 'grep' }] })
-    await server.post(`${p}/tool-calls/${turnId}-r/result`, { status: 'success', result: 7 })
-    const [lost] = await claim()
-    expect(lost).toMatchObject({ kind: 'resume' })
-    await pass(40)
-    const [again] = await claim()
-    expect(again).toMatchObject({ agent_turn_id: turnId, taken_over: true, results: [{ result: 7 }] })
-    expect((await callWorkerApi(lost!, 'deliver', { text: 'x' })).body).toMatchObject({ code: 'stale' })
-    expect((await callWorkerApi(again!, 'deliver', { text: 'seven' })).status).toBe(200)
-  })
-
-  it('[W2.3a] a result whose worker died before it applied it is handed out again', async () => {
-    const turnId = await enqueue(await agent('ledger'))
-    const [turn] = await claim()
-    await callWorkerApi(turn!, 'suspend', { calls: [{ tool_call_id: `${turnId}-l`, tool_name: 'grep' }] })
-    await server.post(`${p}/tool-calls/${turnId}-l/result`, { status: 'success', result: 8 })
-    // An in-process worker claims the receipt and dies before it resumes.
-    const claimant = { workerTarget: target, workerId: 'dead', max: 1, resumeLeaseSeconds: 30 }
-    expect((await server.kernel.claim(claimant)).turns).toMatchObject([{ kind: 'resume' }])
-    expect(await claim()).toEqual([])
-    const waiting = claim({ wait_seconds: 40 })
-    await pass(35)
-    expect(await waiting).toMatchObject([{ agent_turn_id: turnId, kind: 'resume', results: [{ result: 8 }] }])
-  })
-
-  it('[W2.2a] the server’s watchdog times out a tool that never answers, and the turn continues', async () => {
-    const turnId = await enqueue(await agent('hang'))
-    const [turn] = await claim()
-    await callWorkerApi(turn!, 'suspend', { calls: [{ tool_call_id: `${turnId}-h`, tool_name: 'grep' }] })
-    await pass(40)
-    const [next] = await claim()
-    expect(next).toMatchObject({ kind: 'resume', results: [{ status: 'timeout', error: { code: 'tool_timeout' } }] })
-    await callWorkerApi(next!, 'deliver', { text: 'gave up', status: 'failed', error: 'tool_timeout' })
-    expect(await detail(turnId)).toMatchObject({ status: 'failed', error: 'tool_timeout' })
-  })
-
-  it('[W2.5] turns behind a full worker that beats are not timed out', async () => {
-    await enqueue(await agent('busy-a'))
-    const waiting = await enqueue(await agent('busy-b'))
-    const [turn] = await claim({ max: 1, worker_id: 'small' })
-    const guard = guardOn(server.t, {}, target)
-    const beatAndGuard = async () => {
-      await callWorkerApi(turn!, 'beat')
-      await guard.step()
-    }
-    await beatAndGuard()
-    for (let seconds = 0; seconds < 60; seconds += 5) {
-      await server.t.advance(5)
-      await beatAndGuard()
-    }
-    expect(await detail(waiting)).toMatchObject({ status: 'dispatched' })
-    await callWorkerApi(turn!, 'deliver', { text: 'ok' })
-    for (let seconds = 0; seconds < 60; seconds += 5) {
-      await server.t.advance(5)
-      await guard.step()
-    }
-    expect(await detail(waiting)).toMatchObject({ status: 'timeout', error: 'dispatch_timeout' })
-  })
-
-  it('a restarted server watches the claims of the previous one', async () => {
-    const turnId = await enqueue(await agent('restart'))
-    await claim()
-    const fresh = await import('../../src/http/remote/watch.js')
-    const { t, kernel } = server
-    const log = { info: () => undefined, warn: () => undefined, error: () => undefined }
-    const settings = { watchdogIntervalSeconds: 5, inboxProcessingTimeoutSeconds: 30, maxDeaths: 3 }
-    const watch = fresh.openRemoteWatch({ kernel, clock: t.clock, log, settings, onFreed: () => undefined })
-    await watch.step()
-    for (let seconds = 0; seconds < 40; seconds += 5) {
-      await t.advance(5)
-      await watch.step()
-    }
-    expect((await claim())[0]).toMatchObject({ agent_turn_id: turnId, taken_over: true })
-  })
-
-  it('claims of more targets than the watchdog can watch drop the oldest, and active ones continue', async () => {
-    const turnId = await enqueue(await agent('crowd'))
-    for (let at = 0; at < 210; at += 1) await server.post(`/workers/crowd-${at}/claim`, {}, as())
-    expect((await claim())[0]).toMatchObject({ agent_turn_id: turnId })
   })
 })

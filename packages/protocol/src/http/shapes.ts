@@ -37,6 +37,8 @@ export const token = z.string().refine(isToken, 'must be 1 to 120 of the charact
 export const inProject = z.object({ project: token })
 export const seconds = (max: number) => z.number().min(0).max(max)
 export const record = z.record(z.string(), z.unknown())
+/** Tokens, money or time. Far above any real bill, and sums of many still fit the database and a JavaScript number. */
+export const amount = z.number().int().min(0).max(1_000_000_000_000)
 
 /** Long polls stay below the 60 s after which proxies, and this server, close a silent connection. */
 export const waitMaxSeconds = 50

@@ -2,6 +2,7 @@
 import { z } from 'zod'
 import { activities, budgetKeys, deliverableKinds, outcomes, turnStatuses, waitStatuses } from '../vocabulary.js'
 import {
+  amount,
   card,
   fieldSpec,
   id,
@@ -20,8 +21,6 @@ import {
   type Row,
 } from './shapes.js'
 
-const amount = z.number().int().min(0).max(1_000_000_000_000).optional()
-
 const newTurn = z
   .strictObject({
     instruction: longText.min(1).optional(),
@@ -31,7 +30,13 @@ const newTurn = z
     correlation_id: id.optional(),
     traceparent: text(100).optional(),
     metadata: record.optional(),
-    budget: z.strictObject({ max_tokens: amount, max_cost_micros: amount, max_wall_ms: amount }).optional(),
+    budget: z
+      .strictObject({
+        max_tokens: amount.optional(),
+        max_cost_micros: amount.optional(),
+        max_wall_ms: amount.optional(),
+      })
+      .optional(),
   })
   .refine((body) => (body.instruction === undefined) !== (body.context_box_id === undefined), {
     error: 'must have either instruction or context_box_id',

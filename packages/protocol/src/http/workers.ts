@@ -1,9 +1,10 @@
-/** The worker API, for workers in any language: claim, beat, record steps, suspend, deliver. */
+/** The worker API, for workers in any language: claim, beat, record steps, spend from the budget, suspend, deliver. */
 import { z } from 'zod'
 import {
   activities,
   afterExecutions,
   agentStatuses,
+  budgetKeys,
   cardTypes,
   resultStatuses,
   suspendStatuses,
@@ -11,6 +12,7 @@ import {
 } from '../vocabulary.js'
 import { batchTasks } from './batches.js'
 import {
+  amount,
   card,
   id,
   list,
@@ -46,6 +48,21 @@ const toolResult = z.object({
 export type ToolResult = z.input<typeof toolResult>
 
 const fence = z.object({ agent_turn_id: z.string(), turn_epoch: z.number() })
+const budgetLeft = z
+  .object({ tokens: z.number().nullable(), cost_micros: z.number().nullable(), wall_ms: z.number().nullable() })
+  .nullable()
+/** What a worker learns about its budget. */
+const budgetState = {
+  left: budgetLeft.describe('what the turn may still use; a null key is not limited; null: the turn has no budget'),
+  exceeded_keys: list(z.enum(budgetKeys)).describe(
+    'the limits that the turn has exceeded: if there are any, stop working and deliver what you have',
+  ),
+} as const
+
+const reservation = {
+  reservation_id: text(200).describe('unique in the turn; after a takeover, ids may be used again'),
+} as const
+
 const claimedTurn = fence.extend({
   fence,
   project_id: z.string(),
@@ -100,6 +117,7 @@ const claimedTurn = fence.extend({
     .boolean()
     .describe('as `context_truncated`; `GET /projects/{project}/boxes/{box}/cards` returns all cards'),
   results: list(toolResult).describe('in the order of the calls'),
+  left: budgetLeft.describe('what the turn may use; a null key is not limited; null: the turn has no budget'),
 })
 
 export const workerRoutes = {
@@ -143,8 +161,54 @@ export const workerRoutes = {
         .optional(),
     }),
     responses: {
-      200: z.object({ status: z.literal('recorded'), step_id: z.string().nullable(), card_ids: list(z.string()) }),
+      200: z.object({
+        status: z.literal('recorded'),
+        step_id: z.string().nullable(),
+        card_ids: list(z.string()),
+        ...budgetState,
+      }),
     },
+  },
+  'POST /turns/:turn/reserve': {
+    summary: 'Reserve the most that a call may use, before it is made',
+    description:
+      '`exceeded`: the budget does not cover it, `exceeded_keys` names the limits, and nothing is reserved: reserve less, or deliver ' +
+      '`failed`. `unlimited`: the turn has no budget. Repeating an open reservation answers `already`.',
+    params: oneTurn,
+    body: z.strictObject({
+      ...fenced,
+      ...reservation,
+      tokens: amount.describe('the prompt and the longest answer'),
+      cost_micros: amount.default(0),
+    }),
+    responses: { 200: z.object({ status: z.enum(['reserved', 'already', 'exceeded', 'unlimited']), ...budgetState }) },
+  },
+  'POST /turns/:turn/commit': {
+    summary: 'Charge what a reserved call has used, and release the rest of its reservation',
+    description: 'A reservation is settled once: repeating the request answers `already` and charges nothing.',
+    params: oneTurn,
+    body: z
+      .strictObject({
+        ...fenced,
+        ...reservation,
+        tokens: amount.describe('fresh tokens: input, output and cache writes'),
+        cost_micros: amount.default(0),
+        output_tokens: amount.default(0).describe('the part of `tokens` that is output'),
+        cache_write_tokens: amount.default(0).describe('the part of `tokens` that is cache writes'),
+        cache_read_tokens: amount.default(0).describe('not part of `tokens`'),
+      })
+      .refine((body) => body.output_tokens + body.cache_write_tokens <= body.tokens, {
+        path: ['tokens'],
+        error: 'must include output_tokens and cache_write_tokens',
+      }),
+    responses: { 200: z.object({ status: z.enum(['committed', 'already', 'unlimited']), ...budgetState }) },
+  },
+  'POST /turns/:turn/release': {
+    summary: 'Release the reservation of a call that was not made or cost nothing',
+    description: 'Repeating it, or releasing what was committed, answers `already` and changes nothing.',
+    params: oneTurn,
+    body: z.strictObject({ ...fenced, ...reservation }),
+    responses: { 200: z.object({ status: z.enum(['released', 'already', 'unlimited']), ...budgetState }) },
   },
   'POST /turns/:turn/suspend': {
     summary: 'Call tools and suspend the turn until their results arrive',

@@ -8,10 +8,13 @@ import { defined, linkAbort, type Clock, type Log } from '@bellwether/base'
 import { Retryable, subjects } from '@bellwether/protocol'
 import type { ClaimedTurn, Claimant } from '../../kernel/verbs/turn/claim.js'
 import type { Kernel } from '../../kernel/kernel.js'
+import { readBudgetLeft } from '../../kernel/reads/budgets.js'
 import { readWork, type Work } from '../../kernel/reads/work.js'
+import type { BudgetLeft } from '../../kernel/verbs/budgets/budgets.js'
 import { signIn } from '../../kernel/verbs/roster.js'
 import type { ToolResult } from '@bellwether/protocol/http'
 import type { Bell, Listening } from '../../ports/bell/bell.js'
+import { overBudget } from '../../worker/budget-watch.js'
 import { isDeliverable, terminated } from '../../worker/run-turn.js'
 import { incomplete } from '../../worker/submit-result.js'
 import { actionStep, isUiAction } from '../../worker/ui-action.js'
@@ -21,6 +24,8 @@ export interface RemoteTurn {
   readonly turn: ClaimedTurn
   readonly work: Work
   readonly results: readonly ToolResult[]
+  /** What the turn may spend; null without a budget. */
+  readonly left: BudgetLeft | null
 }
 
 export interface ClaimRequest {
@@ -170,8 +175,16 @@ export function openClaims(options: ClaimOptions): Claims {
     }
     if (turn.kind === 'resume' && (await kernel.resume(turn, workerId, results[0]?.step_id)) === 'stale')
       return undefined
+    const left = turn.payload['budget_id'] === undefined ? null : await readBudgetLeft(kernel.db, turn.agentTurnId)
+    if (left !== null && left.exceededKeys.length > 0) {
+      // A worker would have to end it at once.
+      const { deliver: content, ...failed } = overBudget(left.exceededKeys, undefined)
+      await kernel.deliver({ ...fenceOf(turn), content, ...failed })
+      options.onHandled()
+      return undefined
+    }
     const work = await readWork(kernel.db, turn, bytesMax)
-    return work === 'stale' ? undefined : { turn, work, results }
+    return work === 'stale' ? undefined : { turn, work, results, left }
   }
 
   /** The turns are claimed and must reach the worker, even if its row cannot be updated. */

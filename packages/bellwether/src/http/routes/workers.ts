@@ -1,20 +1,22 @@
 /**
  * The worker API, for workers in any language: claim, beat, record steps, suspend, deliver. It uses the same verbs and
- * fences as a local worker: a worker that lost its turn gets 409 `stale`, and nothing changes.
+ * fences as a local worker: a worker that lost its turn gets 409 `stale`, and nothing changes. worker-budgets.ts has the routes of
+ * budgets.
  */
 import { defined } from '@bellwether/base'
-import { InvalidInput, Terminal } from '@bellwether/protocol'
+import { InvalidInput } from '@bellwether/protocol'
 import { waitMaxSeconds } from '@bellwether/protocol/http'
-import { stepOwner, turnOwner, type TurnOwner } from '../../kernel/reads/work.js'
-import type { Fence } from '../../kernel/verdict.js'
+import { readBudgetLeft } from '../../kernel/reads/budgets.js'
+import { stepOwner } from '../../kernel/reads/work.js'
 import { submitResultName } from '../../worker/submit-result.js'
-import { linkClient, notFound, type Api, type KernelParts } from '../api.js'
-import type { Grant } from '../auth.js'
+import { linkClient, type Api, type KernelParts } from '../api.js'
 import { MissingFields } from '../problem.js'
 import type { Claims, RemoteTurn } from '../remote/claims.js'
-import { mustBeUnlimited, mustReachProject } from '../roles.js'
+import { fenceOf, stale } from '../remote/fence.js'
+import { mustBeUnlimited } from '../roles.js'
 import { batchOf } from './batches.js'
 import { cardOf } from './cards.js'
+import { budgetState, workerBudgetRoutes } from './worker-budgets.js'
 
 export interface WorkerParts extends KernelParts {
   readonly claims: Claims
@@ -25,22 +27,9 @@ export interface WorkerParts extends KernelParts {
   }
 }
 
-const stale = () =>
-  new Terminal('This worker no longer holds the turn; nothing was changed', {
-    code: 'stale',
-    hint: 'stop working on the turn: another worker holds it, or it has ended',
-  })
-
 export function workerRoutes(api: Api, parts: WorkerParts): void {
   const { kernel, tail, claims, workerSettings } = parts
-
-  /** The database knows the turn's project and agent; the worker sends only its epoch. */
-  async function fenceOf(grant: Grant, turn: string, turnEpoch: number): Promise<Fence & TurnOwner> {
-    const owner = await turnOwner(kernel.db, turn)
-    if (owner === undefined) throw notFound(`Turn ${turn}`)
-    mustReachProject(grant, owner.projectId)
-    return { ...owner, agentTurnId: turn, turnEpoch }
-  }
+  workerBudgetRoutes(api, parts)
 
   api('POST /workers/:target/claim', async ({ params, body, grant, raw }) => {
     // A target serves agents of all projects.
@@ -60,7 +49,7 @@ export function workerRoutes(api: Api, parts: WorkerParts): void {
     }
   })
 
-  const wire = ({ turn, work, results }: RemoteTurn) => ({
+  const wire = ({ turn, work, results, left }: RemoteTurn) => ({
     fence: { agent_turn_id: turn.agentTurnId, turn_epoch: turn.turnEpoch },
     agent_turn_id: turn.agentTurnId,
     turn_epoch: turn.turnEpoch,
@@ -89,10 +78,11 @@ export function workerRoutes(api: Api, parts: WorkerParts): void {
     output: work.output.cards,
     output_truncated: work.output.truncated,
     results,
+    left: budgetState(left).left,
   })
 
   api('POST /turns/:turn/beat', async ({ params, body, grant }) => {
-    const fence = await fenceOf(grant, params.turn, body.turn_epoch)
+    const fence = await fenceOf(kernel, grant, params.turn, body.turn_epoch)
     const one = { ...fence, ...defined({ activity: body.activity, currentTool: body.current_tool }) }
     const alive = await kernel.beat([one], fence.claimedBy)
     if (!alive.has(one)) throw stale()
@@ -100,7 +90,7 @@ export function workerRoutes(api: Api, parts: WorkerParts): void {
   })
 
   api('POST /turns/:turn/steps', async ({ params, body, grant }) => {
-    const fence = await fenceOf(grant, params.turn, body.turn_epoch)
+    const fence = await fenceOf(kernel, grant, params.turn, body.turn_epoch)
     const cards = body.cards?.map((card) => ({ cardId: kernel.ids.next(), ...cardOf(card) }))
     const step = body.step && {
       stepId: body.step.step_id ?? kernel.ids.next(),
@@ -109,9 +99,16 @@ export function workerRoutes(api: Api, parts: WorkerParts): void {
       ...defined({ toolCallIds: body.step.tool_call_ids, metadata: body.step.metadata, error: body.step.error }),
     }
     if (step !== undefined && body.step?.step_id !== undefined) await mustOwnStep(step.stepId, params.turn)
-    if ((await kernel.record({ ...fence, ...defined({ cards, step }) })) === 'stale') throw stale()
+    const recorded = await kernel.record({ ...fence, ...defined({ cards, step }) })
+    if (recorded === 'stale') throw stale()
     tail.wake()
-    return { status: 'recorded', step_id: step?.stepId ?? null, card_ids: (cards ?? []).map((card) => card.cardId) }
+    return {
+      status: 'recorded',
+      step_id: step?.stepId ?? null,
+      card_ids: (cards ?? []).map((card) => card.cardId),
+      // The verb reads the budget only for a step.
+      ...budgetState(step === undefined ? await readBudgetLeft(kernel.db, params.turn) : recorded.left),
+    }
   })
 
   async function mustOwnStep(stepId: string, turn: string): Promise<void> {
@@ -130,7 +127,7 @@ export function workerRoutes(api: Api, parts: WorkerParts): void {
         hint: 'POST /turns/{turn}/deliver with its text or fields',
       })
     }
-    const fence = await fenceOf(grant, params.turn, body.turn_epoch)
+    const fence = await fenceOf(kernel, grant, params.turn, body.turn_epoch)
     const stepId = body.step_id ?? `${params.turn}/${body.calls[0]!.tool_call_id}`.slice(0, 500)
     const calls = body.calls.map((call) => ({
       toolCallId: call.tool_call_id,
@@ -150,7 +147,7 @@ export function workerRoutes(api: Api, parts: WorkerParts): void {
   })
 
   api('POST /turns/:turn/deliver', async ({ params, body, grant }) => {
-    const fence = await fenceOf(grant, params.turn, body.turn_epoch)
+    const fence = await fenceOf(kernel, grant, params.turn, body.turn_epoch)
     const content =
       body.fields === undefined
         ? { text: body.text ?? '' }

@@ -1,6 +1,8 @@
-/** Reads the state of one budget. */
+/** Reads the state of a budget and of its reservations. */
 import type { BudgetKey } from '@bellwether/protocol'
 import type { Queryable } from '../../ports/database/database.js'
+import { leftOf, type BudgetLeft } from '../verbs/budgets/budgets.js'
+import type { Fence } from '../verdict.js'
 
 export interface BudgetRow {
   readonly budget_id: string
@@ -30,4 +32,42 @@ export async function readBudget(db: Queryable, budgetId: string): Promise<Budge
     values: [budgetId],
   })
   return row
+}
+
+/** What a turn may still spend; null without a budget. */
+export async function readBudgetLeft(db: Queryable, agentTurnId: string): Promise<BudgetLeft | null> {
+  const [row] = await db.query<{ budget_left: Parameters<typeof leftOf>[0] }>({
+    name: 'bw_budget_left',
+    text: 'select state.budget_left($1) as budget_left',
+    values: [agentTurnId],
+  })
+  return leftOf(row?.budget_left ?? null)
+}
+
+export interface ReservationState {
+  /** Whether the fence still holds the turn. */
+  readonly holds: boolean
+  /** Whether the turn has a budget. */
+  readonly limited: boolean
+  /** Whether the reservation exists. */
+  readonly known: boolean
+}
+
+/** Explains why a reservation could not be made or settled. */
+export async function readReservationState(
+  db: Queryable,
+  { projectId, agentId, agentTurnId, turnEpoch }: Fence,
+  reservationId: string,
+): Promise<ReservationState> {
+  const [state] = await db.query<ReservationState>({
+    name: 'bw_reservation_state',
+    text: `select
+        exists (select from state.head($1, $2) h where h.active_agent_turn_id = $3 and h.turn_epoch = $4
+          and h.status in ('running', 'suspended')) as holds,
+        exists (select from state.budgets b where b.agent_turn_id = $3) as limited,
+        exists (select from state.reservations r where r.reservation_id = $5 and r.agent_turn_id = $3) as known`,
+    values: [projectId, agentId, agentTurnId, turnEpoch, reservationId],
+  })
+  if (state === undefined) throw new Error('The state of a reservation has no row')
+  return state
 }
