@@ -1,15 +1,14 @@
 /**
- * Finds the server of a command: by --server and --key, by the environment, or by the file up.json of a running `up`. A key from the
- * data folder of an `up` is sent to that `up` only.
+ * Finds the server of a command: by --server and --key, by the environment, or by the running `up` of this folder. The environment's
+ * key is sent only to a server that the user named, and the key of an `up` to that `up` only.
  */
-import { existsSync, readFileSync } from 'node:fs'
-import { dirname, join, resolve } from 'node:path'
-import { environment, errorMessage, systemClock } from '@bellwether/base'
+import { resolve } from 'node:path'
+import { environment, systemClock } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import type { Command } from 'commander'
 import { checkedUrl, openClient as open, type Address, type Client } from '../../client/client.js'
-import { adminKeyFile, dataFolder, upFile } from '../../runtime/paths.js'
 import { nearest } from '../../settings/nearest.js'
+import { findLocalUp, isUnsafe, type LocalUp } from './local-up.js'
 
 export interface ServerFlags {
   readonly server?: string
@@ -31,7 +30,10 @@ export function toServer(
 export function serverOptions(command: Command): Command {
   return command
     .option('--server <url>', 'the server (default: $BELLWETHER_SERVER, else the `up` of this folder)')
-    .option('--key <key>', 'an API key (default: $BELLWETHER_KEY, else the key of the `up` of this folder)')
+    .option(
+      '--key <key>',
+      'an API key (default: the key of the `up` of this folder; $BELLWETHER_KEY for a server that --server or $BELLWETHER_SERVER names)',
+    )
 }
 
 export function openClient(flags: ServerFlags, folder = process.cwd()): Client {
@@ -45,8 +47,11 @@ export function knowsServer(flags: ServerFlags): boolean {
 
 export function addressOf(flags: ServerFlags, folder: string): Address {
   const env = environment()
-  const here = findLocalUp(folder)
-  const url = flags.server ?? env['BELLWETHER_SERVER'] ?? here?.url
+  const named = flags.server ?? env['BELLWETHER_SERVER']
+  const found = findLocalUp(folder)
+  if (named === undefined && isUnsafe(found)) throw found
+  const here = isUnsafe(found) ? undefined : found
+  const url = named ?? here?.url
   if (url === undefined) {
     throw new InvalidInput(`No server is running in ${resolve(folder)}`, {
       code: 'no_server',
@@ -55,7 +60,7 @@ export function addressOf(flags: ServerFlags, folder: string): Address {
   }
   checkedUrl(url)
   const isHere = here !== undefined && bare(url) === bare(here.url)
-  const key = flags.key ?? env['BELLWETHER_KEY'] ?? (isHere ? here.key : undefined)
+  const key = flags.key ?? (named === undefined ? undefined : env['BELLWETHER_KEY']) ?? (isHere ? here.key : undefined)
   if (key === undefined) {
     throw new InvalidInput(`${url} needs an API key`, {
       code: 'no_key',
@@ -67,56 +72,6 @@ export function addressOf(flags: ServerFlags, folder: string): Address {
 }
 
 const bare = (url: string) => url.replace(/\/+$/, '').toLowerCase()
-
-interface LocalUp {
-  readonly file: string
-  readonly url: string
-  readonly key: string | undefined
-  readonly pid: number | undefined
-  readonly project: string | undefined
-}
-
-/** The up.json of this folder or of the nearest folder above it. */
-function findLocalUp(from: string): LocalUp | undefined {
-  for (let folder = resolve(from); ; folder = dirname(folder)) {
-    const data = join(folder, dataFolder)
-    const file = join(data, upFile)
-    if (existsSync(file)) {
-      const { url, pid, project } = readUp(file)
-      return { file, url, pid, project, key: readKey(join(data, adminKeyFile)) }
-    }
-    if (folder === dirname(folder)) return undefined
-  }
-}
-
-function readUp(file: string): { url: string; pid: number | undefined; project: string | undefined } {
-  try {
-    const { url, pid, project } = JSON.parse(readFileSync(file, 'utf8')) as Readonly<Record<string, unknown>>
-    if (typeof url !== 'string') throw new Error('"url" is missing')
-    return {
-      url,
-      pid: typeof pid === 'number' ? pid : undefined,
-      project: typeof project === 'string' ? project : undefined,
-    }
-  } catch (error) {
-    throw new InvalidInput(`Cannot read ${file}: ${errorMessage(error)}`, {
-      code: 'bad_up_file',
-      cause: error,
-      hint: 'another account may own the file: give --server URL and --key KEY; a running `bellwether up` rewrites it',
-    })
-  }
-}
-
-/** Undefined if the file is missing or belongs to another account; then the command needs --key. */
-function readKey(file: string): string | undefined {
-  try {
-    return readFileSync(file, 'utf8').trim()
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && ['ENOENT', 'EACCES', 'EPERM'].includes(String(error.code)))
-      return undefined
-    throw error
-  }
-}
 
 function unavailableHint({ file, pid }: LocalUp): string {
   if (pid === undefined || isAlive(pid))

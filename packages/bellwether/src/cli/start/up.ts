@@ -1,5 +1,5 @@
 /** `bellwether up`: runs everything on this machine until shutdown. */
-import { accessSync, constants, mkdirSync } from 'node:fs'
+import { accessSync, chmodSync, constants, mkdirSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { defined, errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
@@ -57,10 +57,13 @@ export function upCommand(finish: (code: number) => void): Command {
     })
 }
 
-/** Creates the folder if it is missing, and checks it before anything starts. */
+/** Creates the folder if it is missing, and checks it before anything starts. No other account may write to it: it has the keys. */
 function writableFolder(path: string): string {
   try {
-    mkdirSync(path, { recursive: true })
+    // Run by root, the database has an account of its own that must reach its folder.
+    mkdirSync(path, { recursive: true, mode: process.geteuid?.() === 0 ? 0o711 : 0o700 })
+    const { uid, mode } = statSync(path)
+    if (uid === process.geteuid?.() && (mode & 0o022) !== 0) chmodSync(path, mode & 0o7755)
     accessSync(path, constants.W_OK | constants.X_OK)
     return path
   } catch (error) {

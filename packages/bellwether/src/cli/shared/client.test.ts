@@ -1,0 +1,113 @@
+/** Tests which server and key a command uses, and which files of a running `up` it refuses. */
+import { chmodSync, mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { addressOf } from './client.js'
+
+const url = 'http://127.0.0.1:4001'
+let top: string
+let folder: string
+let data: string
+
+beforeEach(() => {
+  top = mkdtempSync(join(tmpdir(), 'bw-client-'))
+  folder = join(top, 'project')
+  data = join(folder, '.bellwether')
+  mkdirSync(data, { recursive: true, mode: 0o700 })
+  vi.stubEnv('BELLWETHER_KEY', 'bw_environment')
+  vi.stubEnv('BELLWETHER_SERVER', undefined)
+})
+afterEach(() => {
+  vi.unstubAllEnvs()
+  vi.restoreAllMocks()
+  rmSync(top, { recursive: true, force: true })
+})
+
+function writeUp(to = data): void {
+  writeFileSync(join(to, 'up.json'), JSON.stringify({ url, pid: process.pid, project: 'p' }), { mode: 0o600 })
+  writeFileSync(join(to, 'admin-key'), 'bw_local\n', { mode: 0o600 })
+}
+
+const expectRefused = (message: RegExp) => {
+  expect(() => addressOf({}, folder)).toThrow(
+    expect.objectContaining({ code: 'unsafe_up_file', message: expect.stringMatching(message) as string }),
+  )
+  // A server that the user names needs no file.
+  expect(addressOf({ server: 'http://other:1' }, folder)).toMatchObject({
+    url: 'http://other:1',
+    key: 'bw_environment',
+  })
+}
+
+describe('the server of a command', () => {
+  it('is the `up` of the folder, with the key of that `up` and never the key of the environment', () => {
+    writeUp()
+    expect(addressOf({}, folder)).toMatchObject({ url, key: 'bw_local', project: 'p' })
+    rmSync(join(data, 'admin-key'))
+    expect(() => addressOf({}, folder)).toThrow(expect.objectContaining({ code: 'no_key' }))
+  })
+
+  it('gets the key of the environment if --server or BELLWETHER_SERVER names it', () => {
+    writeUp()
+    expect(addressOf({ server: url }, folder)).toMatchObject({ url, key: 'bw_environment' })
+    vi.stubEnv('BELLWETHER_SERVER', 'http://other:1')
+    expect(addressOf({}, folder)).toMatchObject({ url: 'http://other:1', key: 'bw_environment', project: 'default' })
+  })
+
+  it('is looked for up to the top of the project and not above it', () => {
+    writeUp()
+    const deep = join(folder, 'src', 'deep')
+    mkdirSync(deep, { recursive: true })
+    expect(addressOf({}, deep)).toMatchObject({ url })
+    for (const mark of ['.git', 'bellwether.toml']) {
+      writeFileSync(join(folder, 'src', mark), '')
+      expect(() => addressOf({}, deep)).toThrow(expect.objectContaining({ code: 'no_server' }))
+      rmSync(join(folder, 'src', mark))
+    }
+  })
+
+  it('is not looked for above the home folder', () => {
+    vi.stubEnv('HOME', join(folder, 'home'))
+    mkdirSync(join(folder, 'home', 'work'), { recursive: true })
+    writeUp()
+    expect(() => addressOf({}, join(folder, 'home', 'work'))).toThrow(expect.objectContaining({ code: 'no_server' }))
+  })
+})
+
+describe('the file of a running `up` is refused', () => {
+  it('if another account wrote it', () => {
+    writeUp()
+    const own = process.geteuid!()
+    vi.spyOn(process, 'geteuid').mockReturnValue(own + 1)
+    expectRefused(/belongs to another account/)
+  })
+
+  it('if other accounts can read or write it', () => {
+    writeUp()
+    chmodSync(join(data, 'up.json'), 0o644)
+    expectRefused(/its mode is 644 instead of 600/)
+  })
+
+  it('if other accounts can write to its folder', () => {
+    writeUp()
+    chmodSync(data, 0o777)
+    expectRefused(/other accounts can write to .* \(mode 777\)/)
+  })
+
+  it('if the file, its folder or the key is a symbolic link', () => {
+    const elsewhere = join(top, 'elsewhere')
+    mkdirSync(elsewhere, { mode: 0o700 })
+    writeUp(elsewhere)
+    symlinkSync(join(elsewhere, 'up.json'), join(data, 'up.json'))
+    expect(() => addressOf({}, folder)).toThrow(/ELOOP/)
+    rmSync(join(data, 'up.json'))
+    renameSync(join(elsewhere, 'up.json'), join(data, 'up.json'))
+    symlinkSync(join(elsewhere, 'admin-key'), join(data, 'admin-key'))
+    expect(() => addressOf({}, folder)).toThrow(/ELOOP/)
+    rmSync(data, { recursive: true })
+    writeUp(elsewhere)
+    symlinkSync(elsewhere, data)
+    expectRefused(/is not a folder/)
+  })
+})
