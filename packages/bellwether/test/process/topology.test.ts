@@ -12,7 +12,8 @@ import { followEvents, type EventReader } from '../support/follow-events.js'
 import { startNats, type NatsServer } from '../support/nats.js'
 import { freshDatabase } from '../support/postgres.js'
 import { thorough } from '../support/thorough.js'
-import { startTopology, type Slot, type Topology } from '../support/processes/topology.js'
+import type { Slot } from '../support/processes/slots.js'
+import { startTopology, type Topology } from '../support/processes/topology.js'
 import { until } from '../support/until.js'
 
 let nats: NatsServer
