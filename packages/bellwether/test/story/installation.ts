@@ -66,6 +66,8 @@ export interface Installation {
 const settings = {
   ...timings,
   VIEW__SESSION_TIMEOUT_SECONDS: '2',
+  // A live view forgets its files if no sensor is there for two seconds, which a slow machine takes to start one.
+  VIEW__LIVE: 'false',
   BOARD__FIRST_AGENT: 'author',
   BOARD__AUTOPILOT_INTERVAL_SECONDS: '0.5',
   BOARD__CLAIM_LEASE_SECONDS: '3',
