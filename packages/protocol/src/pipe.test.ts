@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { heartbeatRequest, ingestRequest, pipeCommand, pipeLimits, sessionRequest } from './pipe.js'
+import { heartbeatRequest, ingestRequest, pipeCommand, sessionRequest } from './pipe.js'
+import { pipeLimits } from './pipe-vocabulary.js'
 
 describe('the pipe', () => {
   it('[V4.1] reads the commands it knows; others are for the receiver to skip', () => {

@@ -1,6 +1,6 @@
 /** Views: tree, search, stats, changes, barriers and evidence. */
 import { z } from 'zod'
-import { pipeRoles } from '../pipe.js'
+import { pipeRoles } from '../pipe-vocabulary.js'
 import { eventStream, flag, integer, list, secondsUpTo, type Route } from './shapes.js'
 
 const waitMax = 25 // seconds; below the silence after which connections are closed

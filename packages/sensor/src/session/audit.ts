@@ -2,7 +2,7 @@
  * Runs one audit: start, rows, end. The end is sent even if the start or the rows failed, and reports whether everything readable
  * was scanned. Start, rows and end carry the session id and the audit id, so that the server cannot mix them with another sensor's.
  */
-import { auditResponse } from '@bellwether/protocol'
+import { auditResponse } from '@bellwether/protocol/pipe'
 import type { ScanReport } from '../scan/scanner.js'
 import type { DirectoryTime } from '../watch/hot-set.js'
 import type { AuditMemory } from './audit-memory.js'

@@ -3,7 +3,8 @@
  * rows directly instead of through the bus. Its failure affects nothing else. Unknown commands are logged and skipped.
  */
 import { defined, linkAbort } from '@bellwether/base'
-import { pipeCommand, type PipeCommand } from '@bellwether/protocol'
+import type { PipeCommand } from '@bellwether/protocol'
+import { pipeCommand } from '@bellwether/protocol/pipe'
 import { isValidPath, parentOf } from '../disk/disk.js'
 import { endBody, rowsBody, type PipeContext, type Session } from './context.js'
 import { ingest } from './ingest.js'

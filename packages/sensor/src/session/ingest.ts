@@ -2,7 +2,8 @@
  * Sends one batch of a scan. A scan is long and most failures are short, so each batch is retried before the scan fails. Rows
  * are idempotent: a batch that arrives twice does no harm. A batch that is too large is sent in parts.
  */
-import { ingestResponse, Retryable, type IngestResponse, type IngestRequest } from '@bellwether/protocol'
+import { Retryable, type IngestResponse, type IngestRequest } from '@bellwether/protocol'
+import { ingestResponse } from '@bellwether/protocol/pipe'
 import type { PipeContext, Session } from './context.js'
 import { BatchTooLarge, SessionObsolete } from './recovery.js'
 import { splitBatch } from './split-batch.js'

@@ -4,7 +4,8 @@
  * end is past a barrier confirms it. The stream outlives sessions: the next session gets what the last one did not accept.
  */
 import { linkAbort } from '@bellwether/base'
-import { ingestResponse, type FileEvent } from '@bellwether/protocol'
+import type { FileEvent } from '@bellwether/protocol'
+import { ingestResponse } from '@bellwether/protocol/pipe'
 import { batchLength, type PipeContext, type Session } from './context.js'
 import type { Subscription } from './event-bus.js'
 import { BatchTooLarge } from './recovery.js'

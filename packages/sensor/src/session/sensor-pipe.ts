@@ -4,13 +4,8 @@
  * reaches the heartbeat. Each task has its own file; `view/ingest/fusion-pipe.ts` of the server is the other end.
  */
 import { critical, defined, linkAbort } from '@bellwether/base'
-import {
-  heartbeatResponse,
-  pipeLimits,
-  sessionResponse,
-  type HealthUnit,
-  type SessionRequest,
-} from '@bellwether/protocol'
+import { heartbeatResponse, sessionResponse } from '@bellwether/protocol/pipe'
+import { pipeLimits, type HealthUnit, type SessionRequest } from '@bellwether/protocol'
 import { runAudit } from './audit.js'
 import { AuditMemory } from './audit-memory.js'
 import { openCommands } from './commands.js'

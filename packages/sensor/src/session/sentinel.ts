@@ -1,6 +1,7 @@
 /** One round of the sentinel: gets the view's suspects, reads their metadata from disk and reports it. */
 import { defined } from '@bellwether/base'
-import { sentinelTasks, type SentinelFeedback } from '@bellwether/protocol'
+import type { SentinelFeedback } from '@bellwether/protocol'
+import { sentinelTasks } from '@bellwether/protocol/pipe'
 import type { PathStat } from '../scan/messages.js'
 import { batchLength, type PipeContext, type Session } from './context.js'
 import type { Progress } from './task.js'

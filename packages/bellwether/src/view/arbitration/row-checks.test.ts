@@ -1,4 +1,5 @@
-import { deletedRow, fileEvent, fileEventTypes, fileRow, messageSources, pipeLimits } from '@bellwether/protocol'
+import { deletedRow, fileEvent, fileRow } from '@bellwether/protocol/pipe'
+import { fileEventTypes, messageSources, pipeLimits } from '@bellwether/protocol'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'

@@ -1,5 +1,5 @@
 /** The commands of people and programs: rejected with a reason, or recorded with their actor. */
-import { newTask } from '@bellwether/protocol'
+import { newTask } from '@bellwether/protocol/task-input'
 import { checked } from '../../../src/board/tasks/input.js'
 import { describe, expect, it } from 'vitest'
 import { autopilotStep } from '../../../src/board/dispatch/autopilot.js'

@@ -1,6 +1,7 @@
 /** The commands of `bellwether task` that change a task or the board. */
 import { defined } from '@bellwether/base'
-import { InvalidInput, newTask, type TaskAction } from '@bellwether/protocol'
+import { InvalidInput, type TaskAction } from '@bellwether/protocol'
+import { newTask } from '@bellwether/protocol/task-input'
 import type { BodyFor } from '@bellwether/protocol/http'
 import { InvalidArgumentError, type Command } from 'commander'
 import { finishChecked } from '../../../board/dispatch/finish.js'
