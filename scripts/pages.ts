@@ -64,7 +64,7 @@ export function settingsPage(): string {
 
 function settingLine(row: SettingRow): string {
   const fallback = row.default === undefined ? '–' : `\`${JSON.stringify(row.default)}\``
-  const bounds = row.min === undefined && row.max === undefined ? '' : `${row.min ?? ''} … ${row.max ?? ''}`
+  const bounds = row.type === 'string' || row.type === 'boolean' ? '' : `${row.min ?? ''} … ${row.max ?? ''}`
   return `| \`${row.key}\` | ${row.type} | ${fallback} | ${bounds} | ${row.description} |`
 }
 

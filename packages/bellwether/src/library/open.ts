@@ -10,7 +10,7 @@ import type { QuestionRow as Question } from '@bellwether/protocol/http'
 import { readQuestions } from '../kernel/reads/waits.js'
 import { startEmbedded, type Embedded } from '../ports/database/embedded.js'
 import { openRuntime } from '../runtime/runtime.js'
-import { sections, type Settings } from '../settings/schema.js'
+import { withDefaults, type Settings } from '../settings/schema.js'
 import type { AgentCode } from '../worker/isolation/isolation.js'
 import { openAgents, type AgentRoster } from './agents.js'
 import { readEventsOf, type BellwetherEvent, type EventOptions } from './events.js'
@@ -139,17 +139,7 @@ function settingsFor(url: string, nats: string | undefined): Settings {
       code: 'invalid_database_url',
       hint: 'pass postgresql://user:password@host:5432/name, or { embedded: "./folder" } for a database of its own',
     })
-  return {
-    pmo: sections.pmo.parse({}),
-    worker: sections.worker.parse({}),
-    view: sections.view.parse({}),
-    sensor: sections.sensor.parse({}),
-    board: sections.board.parse({}),
-    server: sections.server.parse({}),
-    database: sections.database.parse({ url }),
-    nats: sections.nats.parse(defined({ url: nats })),
-    telemetry: sections.telemetry.parse({}),
-  }
+  return withDefaults({ database: { url }, nats: defined({ url: nats }) })
 }
 
 const errorsAsText = (_key: string, value: unknown) => (value instanceof Error ? errorMessage(value) : value)

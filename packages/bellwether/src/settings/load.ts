@@ -8,10 +8,8 @@ import { join } from 'node:path'
 import { type Environment, errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { parse, TomlError } from 'smol-toml'
-import type { ZodType } from 'zod'
 import { nearest } from './nearest.js'
-import type { SectionName, SettingRow, Settings } from './schema.js'
-import { sections, settingRows } from './schema.js'
+import { accepts, settingRows, withDefaults, type SettingRow, type Settings } from './schema.js'
 import { lineOf } from './toml.js'
 
 export const settingsFile = 'bellwether.toml'
@@ -26,11 +24,14 @@ interface Collected {
 
 const rows = new Map<string, SettingRow>(settingRows().map((row) => [`${row.section}.${row.key}`, row]))
 const names = [...rows.keys()]
+const sectionNames = new Set<string>([...rows.values()].map(({ section }) => section))
 const toVariable = (name: string) => prefix + name.replace('.', '__').toUpperCase()
 
 function expected(row: SettingRow): string {
   const article = row.type === 'integer' ? 'a whole number' : row.type === 'number' ? 'a number' : `a ${row.type}`
-  if (row.min === undefined || row.max === undefined) return row.type === 'boolean' ? 'true or false' : article
+  if (row.type === 'boolean') return 'true or false'
+  if (row.choices !== undefined) return `one of ${row.choices.join(', ')}`
+  if (row.type === 'string' || row.min === undefined || row.max === undefined) return article
   return `${article} from ${row.min} to ${row.max}`
 }
 
@@ -42,8 +43,7 @@ function show(row: SettingRow, value: unknown): string {
 }
 
 function accept(into: Collected, row: SettingRow, value: unknown, where: string): void {
-  const shape: Record<string, ZodType> = sections[row.section].shape
-  if (shape[row.key]?.safeParse(value).success === true) {
+  if (accepts(row, value)) {
     const section = (into.values[row.section] ??= {})
     section[row.key] = value
   } else {
@@ -79,8 +79,8 @@ function collectFile(into: Collected, path: string): void {
     return line === undefined ? path : `${path}:${line}`
   }
   for (const [section, table] of Object.entries(parseFile(path, text, into.problems))) {
-    if (!Object.hasOwn(sections, section)) {
-      const meant = nearest(section, Object.keys(sections))
+    if (!sectionNames.has(section)) {
+      const meant = nearest(section, [...sectionNames])
       into.problems.push(`${location(section)}: unknown section [${section}]; did you mean [${meant}]?`)
     } else if (typeof table !== 'object' || table === null || Array.isArray(table) || table instanceof Date) {
       into.problems.push(`${location(section)}: ${section} must be a section: write [${section}] and its keys below it`)
@@ -126,10 +126,6 @@ function collectEnvironment(into: Collected, env: Environment): void {
   }
 }
 
-function complete<S extends SectionName>(section: S, values: Values): Settings[S] {
-  return sections[section].parse(values[section] ?? {}) as Settings[S]
-}
-
 export function loadSettings(options: { readonly folder: string; readonly env: Environment }): Settings {
   const collected: Collected = { values: {}, problems: [] }
   collectFile(collected, join(options.folder, settingsFile))
@@ -140,16 +136,5 @@ export function loadSettings(options: { readonly folder: string; readonly env: E
       hint: 'correct each line above; docs/reference/settings.md lists all settings',
     })
   }
-  const { values } = collected
-  return {
-    pmo: complete('pmo', values),
-    worker: complete('worker', values),
-    view: complete('view', values),
-    sensor: complete('sensor', values),
-    board: complete('board', values),
-    server: complete('server', values),
-    database: complete('database', values),
-    nats: complete('nats', values),
-    telemetry: complete('telemetry', values),
-  }
+  return withDefaults(collected.values)
 }
