@@ -5,7 +5,8 @@
 import { autopilotStep } from '../src/board/dispatch/autopilot.js'
 import { localEvidence } from '../src/board/dispatch/local-evidence.js'
 import type { Spawner, TurnStatus } from '../src/board/ports.js'
-import { openDispatcher, openTaskRoot } from '../src/runtime/parts/board.js'
+import { openDispatcher } from '../src/runtime/parts/board.js'
+import { openTaskRoot } from '../src/runtime/parts/task-root.js'
 import { loadSettings } from '../src/settings/load.js'
 
 const quiet = { info: () => undefined, warn: () => undefined, error: () => undefined }

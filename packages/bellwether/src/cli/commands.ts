@@ -5,8 +5,8 @@ export type Make = (finish: (code: number) => void) => Command
 
 interface Entry {
   readonly about: string
-  /** Loads the command, so that a file command does not wait for the database driver. */
-  readonly load: () => Promise<Make>
+  /** Loads the command, so that a file command does not wait for the database driver. A command may load only the typed verb. */
+  readonly load: (verb?: string) => Promise<Make>
   /** Keeps running when the reader of its stdout goes away. */
   readonly longRunning?: boolean
 }
@@ -53,7 +53,7 @@ export const groups: readonly Group[] = [
       },
       task: {
         about: 'the board: add, dispatch and watch tasks',
-        load: async () => (await import('./work/task/task.js')).taskCommand,
+        load: async (verb) => (await import('./work/task/task.js')).loadTask(verb),
       },
       questions: {
         about: 'questions of agents to people: list, answer, decline',

@@ -5,10 +5,10 @@ import { commands, groups } from './commands.js'
 import { exitCodes, printError, version } from './shared/output.js'
 import { plain } from '../client/sanitize.js'
 
-async function build(name: string, finish: (code: number) => void): Promise<Command> {
+async function build(name: string, verb: string | undefined, finish: (code: number) => void): Promise<Command> {
   // Options after a command belong to the command.
   const program = new Command('bellwether').helpCommand(false).enablePositionalOptions()
-  const make = await commands[name]!.load()
+  const make = await commands[name]!.load(verb)
   program.addCommand(make(finish))
   return strict(program)
 }
@@ -56,7 +56,7 @@ export async function run(typed: readonly string[]): Promise<number> {
   }
   if (!Object.hasOwn(commands, name)) return unknown(name)
   let code: number = exitCodes.ok
-  const program = await build(name, (result) => {
+  const program = await build(name, args[1], (result) => {
     code = result
   })
   try {

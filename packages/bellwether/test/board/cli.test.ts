@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { printError } from '../../src/cli/shared/output.js'
-import { taskCommand } from '../../src/cli/work/task/task.js'
+import { loadTask } from '../../src/cli/work/task/task.js'
 import { systemDisk } from '../../src/ports/disk/disk.js'
 import { systemMachine } from '../../src/ports/disk/machine.js'
 import { runCli, type Cli } from '../support/process.js'
@@ -31,7 +31,9 @@ async function task(...words: string[]) {
   const outSpy = vi.spyOn(process.stdout, 'write').mockImplementation((text) => ((out += String(text)), true))
   const errSpy = vi.spyOn(process.stderr, 'write').mockImplementation((text) => ((err += String(text)), true))
   try {
-    await taskCommand((exitCode) => (code = exitCode)).parseAsync([...words, '--root', root], { from: 'user' })
+    await (
+      await loadTask(words[0])
+    )((exitCode) => (code = exitCode)).parseAsync([...words, '--root', root], { from: 'user' })
   } catch (error) {
     code = printError(error)
   } finally {

@@ -10,8 +10,8 @@ import { resume } from '../../../src/board/tasks/operator-commands.js'
 import { readiness } from '../../../src/board/tasks/ready.js'
 import { pausedBy } from '../../../src/board/tasks/task-fields.js'
 import { printError } from '../../../src/cli/shared/output.js'
-import { taskCommand } from '../../../src/cli/work/task/task.js'
-import { openTaskRoot } from '../../../src/runtime/parts/board.js'
+import { loadTask } from '../../../src/cli/work/task/task.js'
+import { openTaskRoot } from '../../../src/runtime/parts/task-root.js'
 import { loadSettings } from '../../../src/settings/load.js'
 import { recordedLog } from '../../support/recorded-log.js'
 import { boardOf, testRoot, testWorld, type TestRoot } from '../log/test-root.js'
@@ -85,7 +85,9 @@ async function task(root: TestRoot, ...words: string[]): Promise<number> {
   const output = [process.stdout, process.stderr].map((to) => vi.spyOn(to, 'write').mockReturnValue(true))
   let code = 0
   try {
-    await taskCommand((exitCode) => (code = exitCode)).parseAsync([...words, '--root', root.path], { from: 'user' })
+    await (
+      await loadTask(words[0])
+    )((exitCode) => (code = exitCode)).parseAsync([...words, '--root', root.path], { from: 'user' })
   } catch (error) {
     code = printError(error)
   } finally {

@@ -4,7 +4,6 @@ import { InvalidInput, type TaskAction } from '@bellwether/protocol'
 import { newTask } from '@bellwether/protocol/task-input'
 import type { BodyFor } from '@bellwether/protocol/http'
 import { InvalidArgumentError, type Command } from 'commander'
-import { finishChecked } from '../../../board/dispatch/finish.js'
 import { checked } from '../../../board/tasks/input.js'
 import { addTask, blockTask, claimTask, retryTask } from '../../../board/tasks/task-commands.js'
 import {
@@ -20,13 +19,10 @@ import {
   type OperatorInput,
   type OperatorPorts,
 } from '../../../board/tasks/operator-commands.js'
-import type { Spawner } from '../../../board/ports.js'
 import type { TaskEvent } from '../../../board/log/task.js'
 import type { TaskView } from '../../../board/tasks/task-view.js'
 import type { Client } from '../../../client/client.js'
 import { plain } from '../../../client/sanitize.js'
-import { openDispatcher } from '../../../runtime/parts/board.js'
-import { openEvidence } from '../../../runtime/parts/evidence.js'
 import { collect } from '../../shared/options.js'
 import { print as answer } from '../../shared/output.js'
 import { readInstruction } from '../../shared/instruction.js'
@@ -112,7 +108,7 @@ function anyNumber(text: string): number {
 }
 
 /** Changes a task through a server and returns it. */
-const changed = (server: Client, task: string, body: BodyFor<'PATCH /board/tasks/:task'>) =>
+export const changed = (server: Client, task: string, body: BodyFor<'PATCH /board/tasks/:task'>) =>
   server.ask('PATCH /board/tasks/:task', { params: { task }, body })
 
 type Move = (operator: OperatorPorts, id: string, input: OperatorInput, opened: Opened) => Promise<readonly TaskEvent[]>
@@ -158,49 +154,6 @@ export function moveCommands(task: Command): void {
         })
       })
   }
-}
-
-export function doneCommand(task: Command): void {
-  withCommon(task.command('done <id>'))
-    .description('finish a task yourself; its verify commands must pass')
-    .option('--file <path>', 'a file as evidence, checked and recorded; may be repeated', collect)
-    .option('--note <text>', 'a note for the log')
-    .option('--unchecked', 'skip all checks')
-    .action(async (id: string, flags: CommonFlags & { file?: string[]; note?: string; unchecked?: boolean }) => {
-      const server = boardServer(flags)
-      if (server !== undefined) {
-        const { fields } = await changed(server, id, {
-          action: 'done',
-          ...defined({ files: flags.file, reason: flags.note, unchecked: flags.unchecked }),
-        })
-        const evidence = fields['evidence'] ?? null
-        return answer(flags, { taskId: id, status: 'done', evidence }, () => `${plain(id)} is done`)
-      }
-      return onRoot(flags, 'write', async (opened) => {
-        const { board, ids } = opened
-        const dispatcher = openDispatcher(opened, {
-          spawner: noSpawner,
-          evidence: openEvidence({ settings: opened.settings, root: board.root, ids }),
-          actor: whoAmI(flags),
-        })
-        await finishChecked(dispatcher, id, {
-          by: whoAmI(flags),
-          ...defined({ files: flags.file, note: flags.note, unchecked: flags.unchecked }),
-        })
-        const evidence = board.state.tasks.get(id)?.fields['evidence'] ?? null
-        answer(flags, { taskId: id, status: 'done', evidence }, () => `${id} is done`)
-      })
-    })
-}
-
-/** `task done` never spawns a turn. */
-const noSpawner: Spawner = {
-  missingAgents: async () => [],
-  kernel: async () => null,
-  spawn: () => Promise.reject(new Error('this command does not spawn turns')),
-  status: async () => ({ status: 'unknown' }),
-  ended: async () => ({ status: 'unknown' }),
-  stop: async () => undefined,
 }
 
 export function retryCommand(task: Command): void {

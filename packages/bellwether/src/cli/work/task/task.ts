@@ -3,23 +3,34 @@
  * with --json; exit code 0 ok, 1 failure, 2 usage.
  */
 import { Command } from 'commander'
-import { autopilotCommand } from './autopilot.js'
-import { dispatchCommand } from './dispatch.js'
-import { addCommand, boardCommands, doneCommand, moveCommands, retryCommand } from './edit.js'
-import { listCommand, showCommand, synthesizeCommand, watchCommand } from './queries.js'
 
-export function taskCommand(finish: (code: number) => void): Command {
-  const task = new Command('task').description('manage the tasks of the board').helpCommand(false)
-  addCommand(task)
-  listCommand(task)
-  showCommand(task)
-  moveCommands(task)
-  doneCommand(task)
-  retryCommand(task)
-  boardCommands(task)
-  dispatchCommand(task, finish)
-  autopilotCommand(task, finish)
-  watchCommand(task)
-  synthesizeCommand(task)
-  return task
+type Define = (task: Command, finish: (code: number) => void) => void
+
+/** The verbs in the order of the help page. Each is loaded from the file that defines it. */
+const definitions: readonly { readonly verbs: readonly string[]; readonly load: () => Promise<Define> }[] = [
+  { verbs: ['add'], load: async () => (await import('./edit.js')).addCommand },
+  { verbs: ['list'], load: async () => (await import('./queries.js')).listCommand },
+  { verbs: ['show'], load: async () => (await import('./queries.js')).showCommand },
+  {
+    verbs: ['claim', 'block', 'escalate', 'freeze', 'unfreeze', 'release', 'approve', 'require-approval', 'abort'],
+    load: async () => (await import('./edit.js')).moveCommands,
+  },
+  { verbs: ['done'], load: async () => (await import('./done.js')).doneCommand },
+  { verbs: ['retry'], load: async () => (await import('./edit.js')).retryCommand },
+  { verbs: ['pause', 'resume'], load: async () => (await import('./edit.js')).boardCommands },
+  { verbs: ['dispatch'], load: async () => (await import('./dispatch.js')).dispatchCommand },
+  { verbs: ['autopilot'], load: async () => (await import('./autopilot.js')).autopilotCommand },
+  { verbs: ['watch'], load: async () => (await import('./queries.js')).watchCommand },
+  { verbs: ['synthesize'], load: async () => (await import('./queries.js')).synthesizeCommand },
+]
+
+/** Loads what defines `verb`. Without a verb, or with an unknown one, everything, for the help page and the suggestion. */
+export async function loadTask(verb: string | undefined): Promise<(finish: (code: number) => void) => Command> {
+  const wanted = definitions.filter(({ verbs }) => verb !== undefined && verbs.includes(verb))
+  const defines = await Promise.all((wanted.length > 0 ? wanted : definitions).map(({ load }) => load()))
+  return (finish) => {
+    const task = new Command('task').description('manage the tasks of the board').helpCommand(false)
+    for (const define of defines) define(task, finish)
+    return task
+  }
 }
