@@ -22,14 +22,10 @@ export async function fillHistory(
           from generate_series(${from}, ${upTo}) n join state.agent_state_head h on h.project_id = 'bench' and h.agent_id = 'a' || n % ${agents}`,
       })
       await tx.query({
-        text: `insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, agent_turn_id, turn_epoch, traceparent,
+        text: `insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, agent_turn_id, turn_epoch, traceparent, correlation_id,
             created_at, processed_at, archived_at, started_at, ended_at, outcome, deliverable_card_id)
-          select id, 'bench', agent_id, 'bench', 'public', 'turn', 'consumed', id, 1, '00-' || replace(id, '-', '') || '-0000000000000001-01',
+          select id, 'bench', agent_id, 'bench', 'public', 'turn', 'consumed', id, 1, '00-' || replace(id, '-', '') || '-0000000000000001-01', 'history-' || id,
             t, t, t, t, t, 'success', id from past, (select state.now() - interval '1 day' as t) x`,
-      })
-      await tx.query({
-        text: `insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, target_agent_id, target_agent_turn_id, correlation_id, created_at)
-          select id, 'bench', 'enqueue', 'request', agent_id, id, 'history', state.now() from past`,
       })
       await tx.query({
         text: `insert into cards.cards (card_id, project_id, type, role, content, metadata, created_at)
@@ -37,7 +33,7 @@ export async function fillHistory(
       })
       await tx.query({ text: 'insert into cards.box_cards (box_id, card_id) select output_box_id, id from past' })
       await tx.query({
-        text: `insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
+        text: `insert into state.outbox (project_id, subject, kind, payload, agent_turn_id, created_at)
           select 'bench', 'bw.v1.bench.public.evt.agent.' || agent_id || '.' || kind, kind, jsonb_build_object('history', true, 'agent_turn_id', id, 'status', 'success'), id, state.now()
           from past, (values ('task'), ('state')) k (kind)`,
       })

@@ -108,8 +108,7 @@ export async function ours(databaseUrl: string, ledger: Ledger, agents = fleetSi
       for (const table of [
         'state.agent_inbox',
         'state.agent_state_head',
-        'state.events',
-        'state.execution_edges',
+        'state.outbox',
         'cards.cards',
         'cards.box_cards',
       ]) {
@@ -126,8 +125,7 @@ export async function ours(databaseUrl: string, ledger: Ledger, agents = fleetSi
         // Dispatched, running and idle.
         'state events':
           "select count(*) / 3 as count from state.events where kind = 'state' and payload ->> 'history' is null",
-        edges:
-          "select count(*) from state.execution_edges where primitive = 'enqueue' and correlation_id is distinct from 'history'",
+        edges: "select count(*) from state.execution_edges where primitive = 'enqueue' and correlation_id is null",
       }
       for (const [what, text] of Object.entries(rows)) {
         const found = await count(text)

@@ -216,16 +216,19 @@ export function client(wanted: readonly Wanted[]): Body {
   }
 }
 
+// Odd, so that pages also end between the two messages of an ending.
+const pageSize = 5
+
 /** Follows the outbox by cursor and stores what it saw in the database, so that it continues after a restart. */
 export const reader: Body = async (fibre) => {
   let cursor = beginning
   for (;;) {
-    const events = await readEvents(fibre.db, cursor, 100)
+    const events = await readEvents(fibre.db, cursor, pageSize)
     for (const event of events) {
       await fibre.db.query({ text: 'insert into state.sim_seen values ($1)', values: [event.event_id] })
     }
     cursor = events.at(-1)?.cursor ?? cursor
-    await fibre.clock.sleep(10_000)
+    if (events.length < pageSize) await fibre.clock.sleep(10_000)
   }
 }
 

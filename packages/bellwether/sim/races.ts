@@ -88,7 +88,7 @@ const seen = settled.filter(({ name }) => name.includes('seen'))
 
 const announce = (db: Queryable) =>
   db.query({
-    text: `insert into state.events (project_id, subject, kind, payload, created_at)
+    text: `insert into state.outbox (project_id, subject, kind, payload, created_at)
       values ('p', 'bw.v1.p.public.evt.agent.ann.step', 'step', '{}', state.now())`,
   })
 

@@ -161,7 +161,7 @@ describe('the stream', () => {
     let release = () => {}
     const released = new Promise<void>((resolve) => (release = resolve))
     const insert = (text: string) =>
-      `insert into state.events (project_id, subject, kind, payload, created_at) values ('${project}', '${text}', 'step', '{}', state.now())`
+      `insert into state.outbox (project_id, subject, kind, payload, created_at) values ('${project}', '${text}', 'step', '{}', state.now())`
     let inserted = () => {}
     const isIn = new Promise<void>((resolve) => (inserted = resolve))
     const slow = server.t.db.transaction(async (tx) => {
@@ -244,7 +244,7 @@ describe('a reader that does not read', () => {
     const accepted = new Promise<Socket>((resolve) => server.http.app.server.once('connection', resolve))
     const socket = connect(Number(port), '127.0.0.1')
     const ours = await accepted
-    const text = `insert into state.events (project_id, subject, kind, payload, created_at)
+    const text = `insert into state.outbox (project_id, subject, kind, payload, created_at)
       select $1, 'big', 'step', jsonb_build_object('text', repeat('x', 20000) || i::text), state.now() from generate_series(1, 2000) i`
     await server.t.all(text, project)
     socket.pause()

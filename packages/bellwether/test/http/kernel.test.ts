@@ -170,7 +170,7 @@ describe('turns', () => {
     const over = new Promise<void>((resolve) => (release = resolve))
     const long = server.t.db.transaction(async (tx) => {
       await tx.query({
-        text: `insert into state.events (project_id, subject, kind, payload, created_at)
+        text: `insert into state.outbox (project_id, subject, kind, payload, created_at)
           values ('p', 's', 'step', '{}', state.now())`,
       })
       await server.kernel.deliver({ ...turn, status: 'success', content: { text: 'done' } })

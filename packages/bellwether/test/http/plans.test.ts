@@ -24,7 +24,7 @@ beforeAll(async () => {
 
 /** Sequential scans of tables that grow with history. */
 const past =
-  /Seq Scan on (agent_inbox|agent_steps|turn_waiting_tools|interventions|execution_edges|events|cards|box_cards|boxes|budgets|reservations|batch\w*)\b/
+  /Seq Scan on (agent_inbox|agent_steps|turn_waiting_tools|interventions|edges|outbox|cards|box_cards|boxes|budgets|reservations|batch\w*)\b/
 
 it.each<[string, (db: Queryable) => Promise<unknown>]>([
   ['agents', (db) => listAgents(db, project, '', 1_000)],

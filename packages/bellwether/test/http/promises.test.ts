@@ -97,7 +97,7 @@ describe('streams', () => {
 
   it('the stream cuts off a reader that does not read, and continues after its reconnect without gap or repetition', async () => {
     const start = await server.tail.now()
-    const text = `insert into state.events (project_id, subject, kind, payload, created_at)
+    const text = `insert into state.outbox (project_id, subject, kind, payload, created_at)
       select $1, 'big', 'step', jsonb_build_object('text', repeat('x', 20000), 'at', i), state.now() from generate_series(1, 1500) i`
     await server.t.all(text, project)
     const accepted = once(server.http.app.server, 'connection') as Promise<[Socket]>

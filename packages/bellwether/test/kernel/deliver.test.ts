@@ -42,7 +42,7 @@ it('[T3.5] deliver writes deliverable, task event, cleared head and idle togethe
   expect(await headOf(t, 'a')).toMatchObject({ status: 'dispatched', active_agent_turn_id: next.agentTurnId })
 })
 
-it.each(['cards.cards', 'cards.box_cards', 'state.events', 'state.agent_inbox', 'state.agent_state_head'])(
+it.each(['cards.cards', 'cards.box_cards', 'state.outbox', 'state.agent_inbox', 'state.agent_state_head'])(
   '[T3.5] if %s cannot be written, nothing of the delivery is written, and the turn can still be delivered',
   async (table) => {
     const agent = `b${t.ids.next()}`

@@ -63,15 +63,15 @@ it('[T3.1a] a turn for a busy agent is queued with its row and edge, and the tar
   expect(t.rings()).toMatchObject([{ payload: { agent_id: 'abe', inbox_id: inboxId } }])
 })
 
-it('[T3.1a] no row exists without its edge: if the edge is rejected, nothing is written and nothing rings', async () => {
+it('[T3.1a] the inbox row is its edge: if it is rejected, nothing is written and nothing rings', async () => {
   await t.agents('bea')
   t.rings()
-  await t.all("alter table state.execution_edges add constraint broken check (correlation_id <> 'unlucky')")
+  await t.all("alter table state.agent_inbox add constraint broken check (correlation_id <> 'unlucky')")
   const before = await fingerprint(t.db)
   await expect(enqueueTurn(t, 'bea', { correlationId: 'unlucky' })).rejects.toThrow('broken')
   expect(await fingerprint(t.db)).toEqual(before)
   expect(t.rings()).toEqual([])
-  await t.all('alter table state.execution_edges drop constraint broken')
+  await t.all('alter table state.agent_inbox drop constraint broken')
 })
 
 it('[T3.1b] a turn waits as queued without an epoch; the lease of the idle agent raises the epoch, makes the row pending and wakes the worker', async () => {

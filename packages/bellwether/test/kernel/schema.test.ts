@@ -141,7 +141,7 @@ describe('what is written stays', () => {
 
   it('[T1.6] the database rejects a second task event of a turn', async () => {
     const insert =
-      "insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at) values ('p', 's', 'task', '{}', 'one', state.now())"
+      "insert into state.outbox (project_id, subject, kind, payload, agent_turn_id, created_at) values ('p', 's', 'task', '{}', 'one', state.now())"
     await t.all(insert)
     await expect(t.all(insert)).rejects.toMatchObject({ constraint: 'one_task_event_per_turn' })
   })

@@ -84,7 +84,7 @@ it('shows queued rows with their age, active agents, workers, and the delay of t
   const bell = () => ({ kind: 'nats', connected: true, healthy: false, sent: 5, dropped: 2, failed: 1, trips: 4 })
   const metrics = await open({ bell, worker: () => ({ target, running: 3, concurrency: 8 }) })
   const event = {
-    text: `insert into state.events (project_id, subject, kind, payload, created_at)
+    text: `insert into state.outbox (project_id, subject, kind, payload, created_at)
       values ('p', 's', 'step', '{}', state.now())`,
   }
   const seen = await t.db.transaction(async (tx) => {

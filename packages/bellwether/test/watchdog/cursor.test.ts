@@ -7,6 +7,7 @@ import { openRelay } from '../../src/pmo/relay.js'
 import { notifyStream } from '../../src/ports/stream/notify.js'
 import type { Ring } from '../../src/ports/bell/bell.js'
 import { kernelPerFile } from '../support/kernel.js'
+import { deliverTurn } from '../support/kernel-turns.js'
 import { quietLog } from '../support/quiet-log.js'
 import { silentBell } from '../support/silent-bell.js'
 import { until } from '../support/until.js'
@@ -27,7 +28,7 @@ afterEach(async () => {
 })
 
 const insert = (name: string) => ({
-  text: `insert into state.events (project_id, subject, kind, payload, created_at)
+  text: `insert into state.outbox (project_id, subject, kind, payload, created_at)
     values ('p', 'bw.v1.p.public.evt.agent.a.step', 'step', jsonb_build_object('name', $1::text), state.now())`,
   values: [name],
 })
@@ -71,7 +72,7 @@ it('readers wait for a writer in the middle of its first statement', async () =>
   const gate = new pg.Client({ connectionString: t.url })
   await gate.connect()
   await gate.query('select pg_advisory_lock(7)')
-  const writing = late.query(`insert into state.events (project_id, subject, kind, payload, created_at)
+  const writing = late.query(`insert into state.outbox (project_id, subject, kind, payload, created_at)
     select 'p', 's', 'step', jsonb_build_object('name', 'late' || n,
       'wait', case when n = 2 then pg_advisory_xact_lock(7)::text end), state.now() from generate_series(1, 2) n`)
   await until('the writer waits between its rows', async () => {
@@ -236,6 +237,39 @@ it('the relay waits for a late commit', async () => {
     (await readEvents(t.db, start, 10)).map((event) => event.cursor),
   )
   expect(rings).toHaveLength(2)
+})
+
+it('[T2.5] a reader whose page ends between the task event and the state event of an ending gets both, once', async () => {
+  await t.agents('ender')
+  await deliverTurn(t, await t.running('ender'))
+  const all = await readEvents(t.db, start, 100)
+  expect(all.map(({ kind, payload }) => `${kind} ${payload['status']}`)).toEqual([
+    'state dispatched',
+    'state running',
+    'task success',
+    'state idle',
+  ])
+  const one = []
+  for (let cursor = start; ; cursor = one.at(-1)!.cursor) {
+    const [event] = await readEvents(t.db, cursor, 1)
+    if (event === undefined) break
+    one.push(event)
+  }
+  expect(one).toEqual(all)
+  const viewed = await t.all<{ event_id: number; kind: string; payload: unknown; subject: string }>(
+    `select event_id, kind, payload, subject from state.events
+      where (xid, event_id) > (split_part($1, ':', 1)::xid8, split_part($1, ':', 2)::bigint) order by xid, event_id`,
+    start,
+  )
+  expect(viewed).toEqual(all.map(({ event_id, kind, payload, subject }) => ({ event_id, kind, payload, subject })))
+  // The end of the outbox is the second message: a reader that begins there gets neither.
+  expect(await outboxEnd(t.db)).toEqual({ newest: all.at(-1)!.cursor, readable: all.at(-1)!.cursor })
+  expect(await readEvents(t.db, all.at(-1)!.cursor, 100)).toEqual([])
+  // After retention, the cursor between the two is behind it; the cursor after them is not.
+  await t.advance(40 * 86_400)
+  await prune(t.db, 30)
+  await expect(readEvents(t.db, all.at(-2)!.cursor, 100)).rejects.toMatchObject({ code: 'cursor_reset' })
+  expect(await readEvents(t.db, all.at(-1)!.cursor, 100)).toEqual([])
 })
 
 it('a cursor behind retention gets cursor_reset, never a silent gap', async () => {

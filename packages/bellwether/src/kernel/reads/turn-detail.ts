@@ -56,17 +56,17 @@ export async function readTurnDetail(db: Queryable, agentTurnId: string): Promis
         (select coalesce(jsonb_agg(to_jsonb(v) - 'project_id' - 'agent_id' order by v.intervention_id), '[]') from (
           select * from state.interventions v where v.agent_turn_id = $1
           order by v.intervention_id desc limit ${listMax}) v) as interventions,
-        (select jsonb_build_object('agent_turn_id', e.source_agent_turn_id, 'agent_id', e.source_agent_id,
+        (select jsonb_build_object('agent_turn_id', i.source_agent_turn_id, 'agent_id', i.source_agent_id,
           'status', t.status, 'outcome', t.outcome)
-          from state.turn_row($1) i join state.execution_edges e on e.edge_id = i.inbox_id
+          from state.turn_row($1) i
           left join lateral (select status, outcome from state.turns t
-            where t.agent_turn_id = e.source_agent_turn_id) t on true
-          where e.source_agent_turn_id is not null) as parent,
+            where t.agent_turn_id = i.source_agent_turn_id) t on true
+          where i.source_agent_turn_id is not null) as parent,
         (select i.payload ->> 'context_box_id' from state.turn_row($1) i) as context_box_id,
         (select case when h.active_agent_turn_id = i.agent_turn_id then h.output_box_id
-            else coalesce(v.payload ->> 'output_box_id', i.payload ->> 'output_box_id', h.home_box_id) end
+            else coalesce(v.output_box_id, v.payload ->> 'output_box_id', i.payload ->> 'output_box_id', h.home_box_id) end
           from state.turn_row($1) i cross join lateral state.head(i.project_id, i.agent_id) h
-          left join state.events v on v.agent_turn_id = i.agent_turn_id and v.kind = 'task') as output_box_id,
+          left join state.outbox v on v.agent_turn_id = i.agent_turn_id and v.kind = 'task') as output_box_id,
         (select jsonb_build_object('steps', count(*), 'total_tokens', ${sum(tokens('total_tokens'))},
           'input_tokens', ${sum(tokens('input_tokens'))},
             'output_tokens', ${sum(tokens('output_tokens'))},
@@ -126,12 +126,11 @@ export async function readChildTurns(
   const rows = await db.query<DescendantRow>({
     name: 'bw_read_child_turns',
     text: `with recursive children (level, source, id, agent_id, edge_id) as (
-        select 1, e.source_agent_turn_id, e.target_agent_turn_id, e.target_agent_id, e.edge_id
-        from state.execution_edges e
-        where e.source_agent_turn_id = $1 and e.primitive = 'enqueue'
+        select 1, i.source_agent_turn_id, i.agent_turn_id, i.agent_id, i.inbox_id
+        from state.agent_inbox i where i.source_agent_turn_id = $1
         union all
-        select k.level + 1, e.source_agent_turn_id, e.target_agent_turn_id, e.target_agent_id, e.edge_id from children k
-        join state.execution_edges e on e.source_agent_turn_id = k.id and e.primitive = 'enqueue'
+        select k.level + 1, i.source_agent_turn_id, i.agent_turn_id, i.agent_id, i.inbox_id from children k
+        join state.agent_inbox i on i.source_agent_turn_id = k.id
         where k.level <= ${generationsMax}
       ), page as materialized (select * from children limit ${childrenMax + 1})
       select k.level, k.source, k.id as agent_turn_id, k.agent_id, t.status, t.outcome, t.error, t.created_at,

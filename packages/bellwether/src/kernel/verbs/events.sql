@@ -17,7 +17,7 @@ begin
   return null;
 end $$;
 
-create or replace trigger writers_are_registered before insert on state.events for each statement
+create or replace trigger writers_are_registered before insert on state.outbox for each statement
   execute function state.register_outbox_writer();
 
 -- The highest event_id up to which every event is committed or will never exist. The order of the two reads matters: a
@@ -40,6 +40,47 @@ begin
   return least(v_last, v_writing);
 end $$;
 
+-- The messages of a row. A row with a subject is its own message. A row without one is a move of a head: a state event,
+-- or the end of a turn. The end of a turn is a task event with the id event_id; if the turn was leased, the state event
+-- of the idle head follows with the id event_id + 1, which no other row has.
+
+create or replace function state.event_subject(p_row state.outbox, p_kind text) returns text language sql stable as $$
+  select coalesce(p_row.subject, 'bw.v1.' || p_row.project_id || '.' || p_row.channel_id || '.evt.agent.'
+    || p_row.agent_id || '.' || p_kind)
+$$;
+
+create or replace function state.state_payload(p_row state.outbox, p_status text) returns jsonb
+language sql stable as $$
+  select jsonb_build_object('agent_turn_id', p_row.agent_turn_id, 'agent_id', p_row.agent_id, 'status', p_status,
+      'turn_epoch', p_row.turn_epoch, 'traceparent', p_row.traceparent,
+      'metadata', '{"waiting_tool_count": 0}'::jsonb)
+    || case when p_row.error is not null then jsonb_build_object('error', p_row.error) else '{}' end
+$$;
+
+create or replace function state.event_payload(p_row state.outbox) returns jsonb language sql stable as $$
+  select case when p_row.subject is not null then p_row.payload
+    when p_row.kind = 'state' then state.state_payload(p_row, p_row.status)
+    else jsonb_build_object('agent_turn_id', p_row.agent_turn_id, 'agent_id', p_row.agent_id, 'status', p_row.status,
+        'traceparent', p_row.traceparent, 'output_box_id', p_row.output_box_id,
+        'deliverable_card_id', p_row.deliverable_card_id)
+      || case when p_row.output_box_id is null then '{"deliverable_error": "no_output_box"}'::jsonb else '{}' end
+      || coalesce(p_row.payload, '{}')
+      || case when p_row.error is not null then jsonb_build_object('error', p_row.error) else '{}' end end
+$$;
+
+create or replace function state.has_second_message(p_row state.outbox) returns boolean language sql stable as $$
+  select p_row.kind = 'task' and p_row.turn_epoch is not null
+$$;
+
+create or replace view state.events as
+select o.event_id, o.xid, o.project_id, state.event_subject(o, o.kind) as subject, o.kind,
+  state.event_payload(o) as payload, o.agent_turn_id, o.created_at
+from state.outbox o
+union all
+select o.event_id + 1, o.xid, o.project_id, state.event_subject(o, 'state'), 'state'::state.event_kind,
+  state.state_payload(o, 'idle'), o.agent_turn_id, o.created_at
+from state.outbox o where state.has_second_message(o);
+
 -- Reads the outbox after a cursor, in order; nothing is skipped, in whatever order transactions commit (hazard 4). If
 -- retention has removed rows after the cursor, the read fails instead of leaving a silent gap.
 create or replace function state.read_events(p_xid xid8, p_event_id bigint, p_limit int)
@@ -55,17 +96,32 @@ begin
     raise exception 'events after this cursor have been removed by retention' using errcode = 'BW004',
       hint = 'start again from the beginning, and read the present state first';
   end if;
-  -- Most reads find nothing new: then the locks are not read.
-  if not exists (select from state.events e where (e.xid, e.event_id) > (p_xid, p_event_id)) then
+  -- Most reads find nothing new: then the locks are not read. The row of the cursor may have a second message.
+  if not exists (select from state.outbox o where (o.xid, o.event_id) >= (p_xid, p_event_id)
+    and ((o.xid, o.event_id) > (p_xid, p_event_id) or state.has_second_message(o))) then
     return;
   end if;
   v_until := state.readable_until();
   return query
-  select e.xid, e.event_id, e.project_id, e.subject, e.kind, e.payload, e.agent_turn_id, e.created_at
-  from state.events e
-  where (e.xid, e.event_id) > (p_xid, p_event_id) and (e.xid, e.event_id) <= (state.outbox_era(), v_until)
-  order by e.xid, e.event_id limit p_limit;
+  with stored as materialized (
+    select o.* from state.outbox o
+    where (o.xid, o.event_id) >= (p_xid, p_event_id) and (o.xid, o.event_id) <= (state.outbox_era(), v_until)
+    order by o.xid, o.event_id limit p_limit + 1
+  )
+  select o.xid, m.event_id, o.project_id, m.subject, m.kind, m.payload, o.agent_turn_id, o.created_at
+  from stored o cross join lateral (
+    select o.event_id, state.event_subject(o, o.kind) as subject, o.kind, state.event_payload(o) as payload
+    where (o.xid, o.event_id) > (p_xid, p_event_id)
+    union all
+    select o.event_id + 1, state.event_subject(o, 'state'), 'state'::state.event_kind, state.state_payload(o, 'idle')
+    where state.has_second_message(o)) m
+  order by o.xid, m.event_id limit p_limit;
 end $$;
+
+-- The cursor of the last message of a row.
+create or replace function state.last_cursor(p_row state.outbox) returns text language sql stable as $$
+  select p_row.xid || ':' || p_row.event_id + state.has_second_message(p_row)::int
+$$;
 
 -- The cursor of the newest committed event, and of the last one that can be read now. Without events, both are where
 -- retention stopped.
@@ -74,10 +130,10 @@ declare
   v_until bigint := state.readable_until();
 begin
   readable := coalesce((select c.xid || ':' || c.event_id from state.event_cursors c where c.name = 'pruned'), '0:0');
-  newest := coalesce((select e.xid || ':' || e.event_id from state.events e
-    order by e.xid desc, e.event_id desc limit 1), readable);
-  readable := coalesce((select e.xid || ':' || e.event_id from state.events e
-    where (e.xid, e.event_id) <= (state.outbox_era(), v_until) order by e.xid desc, e.event_id desc limit 1), readable);
+  newest := coalesce((select state.last_cursor(o) from state.outbox o
+    order by o.xid desc, o.event_id desc limit 1), readable);
+  readable := coalesce((select state.last_cursor(o) from state.outbox o
+    where (o.xid, o.event_id) <= (state.outbox_era(), v_until) order by o.xid desc, o.event_id desc limit 1), readable);
 end $$;
 
 -- How long the first event that readers cannot read yet has waited, in seconds: an earlier writer has not ended.
@@ -85,7 +141,7 @@ create or replace function state.horizon_age() returns double precision language
 declare
   v_until bigint := state.readable_until();
 begin
-  return coalesce((select greatest(extract(epoch from state.now() - e.created_at), 0) from state.events e
-    where (e.xid, e.event_id) > (state.outbox_era(), v_until)
-    order by e.xid, e.event_id limit 1), 0);
+  return coalesce((select greatest(extract(epoch from state.now() - o.created_at), 0) from state.outbox o
+    where (o.xid, o.event_id) > (state.outbox_era(), v_until)
+    order by o.xid, o.event_id limit 1), 0);
 end $$;

@@ -51,7 +51,7 @@ begin
     on conflict do nothing
     returning *
   ), edges as (
-    insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, source_agent_id,
+    insert into state.edges (edge_id, project_id, primitive, edge_phase, source_agent_id,
       source_agent_turn_id, source_step_id, correlation_id, trace_id, parent_step_id, recursion_depth, created_at)
     select batch_id, project_id, 'join', 'request', parent_agent_id, parent_agent_turn_id, parent_step_id,
       coalesce(tool_call_id, batch_id), split_part(traceparent, '-', 2), parent_step_id, recursion_depth, v_now

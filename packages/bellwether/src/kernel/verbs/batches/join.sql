@@ -84,7 +84,7 @@ begin
       where b.batch_id = v.id and b.status <> 'open' and b.join_edge_id is null
       returning b.*
     )
-    insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, target_agent_id,
+    insert into state.edges (edge_id, project_id, primitive, edge_phase, target_agent_id,
       target_agent_turn_id, correlation_id, trace_id, parent_step_id, recursion_depth, created_at)
     select join_edge_id, project_id, 'join', 'response', parent_agent_id, parent_agent_turn_id,
       coalesce(tool_call_id, batch_id), split_part(traceparent, '-', 2), parent_step_id, recursion_depth, v_now

@@ -66,25 +66,14 @@ begin
       turn_epoch = case when d.active then d.epoch + d.bump_epoch::int else i.turn_epoch end
     from ended d where i.inbox_id = d.inbox_id
   ), announced as (
-    -- One statement, in order: the task event, then the state event.
-    insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
-    select d.project_id, 'bw.v1.' || d.project_id || '.' || d.channel_id || '.evt.agent.' || d.agent_id || '.'
-      || k.kind, k.kind,
-      case k.kind when 'task' then
-        jsonb_build_object('agent_turn_id', d.agent_turn_id, 'agent_id', d.agent_id, 'status', d.outcome,
-          'traceparent', d.traceparent, 'output_box_id', d.output_box_id, 'deliverable_card_id',
-          case when d.output_box_id is not null then d.card_id end)
-        || case when d.output_box_id is null then '{"deliverable_error": "no_output_box"}'::jsonb else '{}' end
-        || case when d.error = 'budget_exceeded' then state.stopped_by(d.agent_turn_id) else '{}' end
-      else
-        jsonb_build_object('agent_turn_id', d.agent_turn_id, 'agent_id', d.agent_id, 'status', 'idle',
-          'traceparent', d.traceparent, 'turn_epoch', d.epoch + d.bump_epoch::int, 'metadata',
-          '{"waiting_tool_count": 0}'::jsonb) end
-      || case when d.error is not null then jsonb_build_object('error', d.error) else '{}' end,
-      d.agent_turn_id, v_now
-    from ended d cross join (values ('task'), ('state')) as k (kind)
-    where k.kind = 'task' or d.active
-    order by d.agent_turn_id, k.kind desc
+    -- One row with two messages, the task event and the state event; a turn that was never leased has only the first.
+    insert into state.outbox (project_id, channel_id, agent_id, kind, status, agent_turn_id, turn_epoch, traceparent,
+      error, output_box_id, deliverable_card_id, payload, created_at)
+    select d.project_id, d.channel_id, d.agent_id, 'task', d.outcome, d.agent_turn_id,
+      case when d.active then d.epoch + d.bump_epoch::int end, d.traceparent, d.error, d.output_box_id,
+      case when d.output_box_id is not null then d.card_id end,
+      case when d.error = 'budget_exceeded' then state.stopped_by(d.agent_turn_id) end, v_now
+    from ended d order by d.agent_turn_id
   ), idled as (
     update state.agent_state_head h set
       status = 'idle', turn_epoch = h.turn_epoch + d.bump_epoch::int, active_agent_turn_id = null,

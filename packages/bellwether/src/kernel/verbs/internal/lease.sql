@@ -24,11 +24,10 @@ begin
   returning h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, l.inbox_id, h.worker_target,
     h.active_channel_id, l.traceparent
   ), announced as (
-    insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
-    select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.evt.agent.' || agent_id || '.state',
-      'state', jsonb_build_object('agent_turn_id', active_agent_turn_id, 'agent_id', agent_id, 'status', 'dispatched',
-        'turn_epoch', turn_epoch, 'traceparent', traceparent, 'metadata', '{"waiting_tool_count": 0}'::jsonb),
-      active_agent_turn_id, v_now
+    insert into state.outbox (project_id, channel_id, agent_id, kind, status, agent_turn_id, turn_epoch, traceparent,
+      created_at)
+    select project_id, active_channel_id, agent_id, 'state', 'dispatched', active_agent_turn_id, turn_epoch,
+      traceparent, v_now
     from leased
   )
   select 'leased', project_id, agent_id, active_agent_turn_id, turn_epoch, inbox_id, worker_target, active_channel_id,

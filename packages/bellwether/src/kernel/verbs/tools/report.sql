@@ -47,7 +47,7 @@ begin
         || jsonb_build_object('result', result),
       jsonb_build_object('agent_turn_id', agent_turn_id, 'step_id', step_id), v_now from items
   ), edges as (
-    insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, target_agent_id,
+    insert into state.edges (edge_id, project_id, primitive, edge_phase, target_agent_id,
       target_agent_turn_id, correlation_id, trace_id, parent_step_id, recursion_depth, created_at)
     select inbox_id, project_id, 'report', 'response', agent_id, agent_turn_id, tool_call_id,
       split_part(traceparent, '-', 2), step_id, active_recursion_depth, v_now from items

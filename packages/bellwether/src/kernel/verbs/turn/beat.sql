@@ -28,7 +28,7 @@ begin
   ), refreshed as (
     update state.agent_inbox i set processed_at = v_now from live l where i.inbox_id = l.inbox_id
   ), announced as (
-    insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
+    insert into state.outbox (project_id, subject, kind, payload, agent_turn_id, created_at)
     select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.evt.agent.' || agent_id || '.state',
       'state', jsonb_strip_nulls(jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id, 'status',
         'running', 'turn_epoch', turn_epoch, 'traceparent', traceparent, 'metadata',

@@ -100,11 +100,9 @@ begin
       update state.agent_state_head h set status = 'running', updated_at = v_now, activity = null, current_tool = null
       from rows r cross join lateral state.head_ctid(r.project_id, r.agent_id) as at (tid) where h.ctid = at.tid
     ), announced as (
-      insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
-      select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.evt.agent.' || agent_id || '.state',
-        'state', jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id, 'status', 'running',
-          'turn_epoch', turn_epoch, 'traceparent', traceparent, 'metadata', '{"waiting_tool_count": 0}'::jsonb),
-        agent_turn_id, v_now
+      insert into state.outbox (project_id, channel_id, agent_id, kind, status, agent_turn_id, turn_epoch, traceparent,
+        created_at)
+      select project_id, active_channel_id, agent_id, 'state', 'running', agent_turn_id, turn_epoch, traceparent, v_now
       from rows
     )
     update state.agent_inbox i set status = 'processing', claimed_by = p_worker, processed_at = v_now,

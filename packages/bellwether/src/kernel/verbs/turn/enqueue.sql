@@ -1,4 +1,4 @@
--- Takes turns into inboxes, row and edge in one transaction, and leases idle agents at once (T3.1a, T3.1b, T1.5).
+-- Takes turns into inboxes (a row is also its edge) and leases idle agents at once (T3.1a, T3.1b, T1.5).
 -- Repeating an id or a correlation id changes nothing and returns the existing row ('duplicate'). A turn is 'enqueued'
 -- if it waits in the queue, and 'leased' if its agent took it at once.
 -- Items: {inbox_id, agent_turn_id, project_id, agent_id, channel_id?, correlation_id?, recursion_depth?, traceparent?,
@@ -71,22 +71,14 @@ begin
       and (x.correlation_id is null or not exists (select from state.agent_inbox i
         where i.project_id = x.project_id and i.agent_id = x.agent_id
         and i.correlation_id = x.correlation_id and i.message_type in ('turn', 'ui_action') offset 0))
-  ), edges as (
-    insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, source_agent_id,
-      source_agent_turn_id, source_step_id, target_agent_id, target_agent_turn_id, correlation_id, trace_id,
-      parent_step_id, recursion_depth, created_at)
-    select inbox_id, project_id, 'enqueue', 'request', source_agent_id, source_agent_turn_id, source_step_id,
-      agent_id, agent_turn_id, correlation_id, split_part(traceparent, '-', 2), parent_step_id,
-      coalesce(recursion_depth, 0), v_now
-    from items
   ), put as (
     insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
       turn_epoch, correlation_id, agent_turn_id, recursion_depth, traceparent, parent_step_id, source_agent_id,
-      source_step_id, payload, created_at)
+      source_agent_turn_id, source_step_id, payload, created_at)
     select inbox_id, project_id, agent_id, worker_target, coalesce(channel_id, 'public'), 'turn',
       case when lease then 'pending' else 'queued' end,
       case when lease then epoch end, correlation_id, agent_turn_id, coalesce(recursion_depth, 0), traceparent,
-      parent_step_id, source_agent_id, source_step_id, coalesce(payload, '{}'), v_now
+      parent_step_id, source_agent_id, source_agent_turn_id, source_step_id, coalesce(payload, '{}'), v_now
     from items
   )
   select array_agg(row('enqueued', project_id, agent_id, agent_turn_id, null, inbox_id, null, channel_id,

@@ -87,7 +87,7 @@ begin
         error = excluded.error, ended_at = excluded.ended_at
       where t.agent_turn_id = excluded.agent_turn_id
     )
-    insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
+    insert into state.outbox (project_id, subject, kind, payload, agent_turn_id, created_at)
     select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.evt.agent.' || agent_id || '.step',
       'step', jsonb_strip_nulls(jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id,
         'step_id', step_id, 'phase', phase, 'status', status, 'error', error, 'traceparent', traceparent)),

@@ -40,7 +40,7 @@ begin
     where h.ctid = at.tid and x.agent_turn_id = any (v_live)
     returning h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, h.active_channel_id, h.trace_id
   ), announced as (
-    insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
+    insert into state.outbox (project_id, subject, kind, payload, agent_turn_id, created_at)
     select r.project_id, 'bw.v1.' || r.project_id || '.' || r.active_channel_id || '.evt.agent.' || r.agent_id
       || '.state', 'state',
       jsonb_strip_nulls(jsonb_build_object('agent_turn_id', r.active_agent_turn_id, 'agent_id', r.agent_id, 'status',

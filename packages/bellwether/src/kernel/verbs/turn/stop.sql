@@ -63,7 +63,7 @@ begin
       on conflict do nothing
       returning inbox_id, project_id, agent_id, agent_turn_id, traceparent
     ), edges as (
-      insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, target_agent_id,
+      insert into state.edges (edge_id, project_id, primitive, edge_phase, target_agent_id,
         target_agent_turn_id, correlation_id, trace_id, created_at)
       select inbox_id, project_id, 'report', 'response', agent_id, agent_turn_id, agent_turn_id,
         split_part(traceparent, '-', 2), v_now from written

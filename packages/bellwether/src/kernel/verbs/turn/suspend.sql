@@ -72,7 +72,7 @@ begin
         max(seconds) as seconds, min(tool_name) as tool from calls group by 1, 2, 3, 4, 5, 6
     ), announced as (
       -- One statement, in order: the commands, then the state event.
-      insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
+      insert into state.outbox (project_id, subject, kind, payload, agent_turn_id, created_at)
       select project_id, subject, kind, jsonb_strip_nulls(payload), agent_turn_id, v_now from (
         select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.' || target as subject,
           'command' as kind,

@@ -36,11 +36,6 @@ begin
           then not exists (select from state.borrowed_boxes o where o.box_id = h.output_box_id offset 0)
           else state.may_borrow_box(h.output_box_id) end
     order by x.project_id, x.agent_id, x.ord
-  ), edges as (
-    insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, target_agent_id,
-      target_agent_turn_id, correlation_id, trace_id, created_at)
-    select inbox_id, project_id, 'enqueue', 'request', agent_id, agent_turn_id, action_id,
-      split_part(traceparent, '-', 2), v_now from items
   ), put as (
     insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
       correlation_id, agent_turn_id, turn_epoch, traceparent, payload, created_at)

@@ -11,10 +11,10 @@ declare
   v_sum int := 0;
 begin
   with gone as (
-    delete from state.events e where (e.xid, e.event_id) in (
-      select o.xid, o.event_id from (select * from state.events order by xid, event_id limit p_limit) o
+    delete from state.outbox e where (e.xid, e.event_id) in (
+      select o.xid, o.event_id from (select * from state.outbox order by xid, event_id limit p_limit) o
       where o.created_at < v_before)
-    returning e.xid, e.event_id
+    returning e.xid, e.event_id + state.has_second_message(e)::int as event_id
   ), counted as (select count(*) as rows from gone),
   marked as (
     insert into state.event_cursors as c (name, xid, event_id, updated_at)
@@ -37,7 +37,7 @@ begin
   delete from state.reservations r using unnest(v_turns) t where r.agent_turn_id = t;
   delete from state.budgets b using unnest(v_turns) t where b.agent_turn_id = t and b.closed_at is not null;
   delete from state.force_terminations f using unnest(v_turns) t where f.agent_turn_id = t;
-  delete from state.execution_edges e using unnest(v_rows_gone) g where e.edge_id = g;
+  delete from state.edges e using unnest(v_rows_gone) g where e.edge_id = g;
   delete from state.agent_inbox i using unnest(v_rows_gone) g where i.inbox_id = g;
   get diagnostics v_rows = row_count;
   v_sum := v_sum + v_rows;
@@ -61,7 +61,7 @@ begin
     )
     delete from resource.project_agents a using gone g
     where g.target_strategy <> 'reuse' and a.project_id = g.project_id and a.agent_id = g.agent_id;
-    delete from state.execution_edges e using (
+    delete from state.edges e using (
       select unnest(array[b.batch_id, b.join_edge_id]) as edge_id from state.batches b
       where b.batch_id = any (v_batches)) o where e.edge_id = o.edge_id;
     delete from state.batches b where b.batch_id = any (v_batches);

@@ -74,7 +74,7 @@ begin
     from (select distinct s.claimed_by from silent s where s.inbox_id = any (v_sharing)) s
     where w.worker_id = s.claimed_by
   ), announced as (
-    insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
+    insert into state.outbox (project_id, subject, kind, payload, agent_turn_id, created_at)
     select s.project_id, e.subject, 'state', e.payload, s.agent_turn_id, v_now
     from silent s cross join lateral state.reclaimed_event(s.inbox_id) e
   ), noted as (
@@ -159,7 +159,7 @@ begin
       jsonb_build_object('status', 'running', 'inbox', 'pending', 'turn_epoch', turn_epoch + 1, 'deaths', deaths),
       v_now from given
   ), announced as (
-    insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
+    insert into state.outbox (project_id, subject, kind, payload, agent_turn_id, created_at)
     select g.project_id, e.subject, 'state', e.payload, g.agent_turn_id, v_now
     from given g cross join lateral state.reclaimed_event(g.inbox_id) e
   )

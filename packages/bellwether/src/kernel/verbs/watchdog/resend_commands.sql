@@ -23,7 +23,7 @@ begin
         and w.host_beat_at < v_now - greatest(interval '30 seconds', make_interval(secs => p_older_than_seconds)))
     limit p_limit for update of w skip locked
   ), sent as (
-    insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
+    insert into state.outbox (project_id, subject, kind, payload, agent_turn_id, created_at)
     select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.' || target, 'command',
       jsonb_strip_nulls(jsonb_build_object('agent_id', agent_id, 'agent_turn_id', agent_turn_id,
         'turn_epoch', turn_epoch, 'step_id', step_id, 'tool_call_id', tool_call_id, 'tool_name', tool_name,
