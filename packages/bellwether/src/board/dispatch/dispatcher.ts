@@ -4,24 +4,21 @@
  */
 import type { Clock, Log, Random } from '@bellwether/base'
 import type { Ids } from '../../ports/ids.js'
-import { retryCall, type CallPolicy } from '../../ports/retry.js'
+import { retryCall } from '../../ports/retry.js'
 import type { CommandResult } from '../../ports/processes/run-command.js'
 import type { Alerts } from './alerts.js'
 import type { Evidence, Spawner } from '../ports.js'
 import type { AcceptancePolicy, VerifyCommand } from '../policies/acceptance.js'
-import type { BudgetPolicy } from '../policies/budget.js'
-import { human, type RecoveryPolicy } from '../policies/recovery.js'
+import type { BoardPolicies } from '../policies/load.js'
+import { human } from '../policies/recovery.js'
 import type { RuntimeAgent } from '../policies/runtime.js'
 import type { ReadyRules } from '../tasks/ready.js'
 import type { KnowledgeOutcome } from '@bellwether/protocol/http'
 import type { Backfill, LessonSource } from '../policies/knowledge.js'
 import type { Board, Task } from '../log/task.js'
 
-export interface DispatchPolicies {
-  readonly recovery: RecoveryPolicy
-  readonly budget: BudgetPolicy
-  readonly acceptance: AcceptancePolicy
-  readonly calls: CallPolicy
+/** The policies that decide about tasks and runs; hints have a port of their own. */
+export interface DispatchPolicies extends Omit<BoardPolicies, 'knowledge' | 'knowledgeError' | 'runtime'> {
   /** From config/runtime-policy.json; takes precedence over the setting. */
   readonly runtime?: {
     readonly agents?: readonly RuntimeAgent[]

@@ -11,9 +11,7 @@ import type { CommandResult } from '../../ports/processes/run-command.js'
 import type { FileEvidence } from '../ports.js'
 import type { Task } from '../log/task.js'
 import { leadsOut } from './inside.js'
-import { bounds, nameMap } from './shape.js'
-
-export const acceptanceFile = 'config/acceptance-policy.json'
+import { bounds, nameMap, type PolicyFile } from './shape.js'
 
 // A longer list belongs into a script.
 const commandsMax = 50
@@ -75,6 +73,13 @@ export const defaultAcceptance: AcceptancePolicy = {
   commandTimeoutSec: 120,
   maxWaitSec: 600,
   environment: [],
+}
+
+export const acceptanceFile: PolicyFile<AcceptancePolicy> = {
+  path: 'config/acceptance-policy.json',
+  shape: acceptanceShape,
+  defaults: defaultAcceptance,
+  about: 'Which evidence a task needs to be done: under "default" for every role, under "roles" per role.',
 }
 
 /** The files that a deliverable claims, as safe paths. */

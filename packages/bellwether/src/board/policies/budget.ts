@@ -8,9 +8,8 @@ import type { BudgetKey } from '@bellwether/protocol'
 import { z } from 'zod'
 import type { Task } from '../log/task.js'
 import { entryKey, recordField, type Named } from './entries.js'
-import { bounds, nameMap } from './shape.js'
+import { bounds, nameMap, type PolicyFile } from './shape.js'
 
-export const budgetFile = 'config/budget-policy.json'
 export const budgetCacheFile = 'state/budget.state.json'
 
 export const degradeActions = ['reduced_context', 'manual_handoff', 'stop_run'] as const
@@ -49,6 +48,13 @@ export const defaultBudget: BudgetPolicy = {
     onExceeded: 'manual_handoff',
   },
   agents: {},
+}
+
+export const budgetFile: PolicyFile<BudgetPolicy> = {
+  path: 'config/budget-policy.json',
+  shape: budgetShape,
+  defaults: defaultBudget,
+  about: 'What one task may use over all its runs: under "global" for every agent, under "agents" per agent.',
 }
 
 export type ExceededKey = 'maxTaskTokens' | 'maxTaskCostUsd' | 'maxTaskWallTimeSec' | 'maxTaskRetries'

@@ -4,9 +4,8 @@
  */
 import type { KnowledgeOutcome } from '@bellwether/protocol/http'
 import { z } from 'zod'
-import { bounds } from './shape.js'
+import { bounds, type PolicyFile } from './shape.js'
 
-export const knowledgeFile = 'config/knowledge-feedback.json'
 /** The only file that is written. */
 export const feedbackFile = 'state/knowledge-feedback.json'
 
@@ -32,6 +31,13 @@ export const defaultKnowledge: KnowledgePolicy = {
   maxItems: 3,
   maxRetries: 1,
   sourceCandidates: [feedbackFile, 'state/lessons-learned.json'],
+}
+
+export const knowledgeFile: PolicyFile<KnowledgePolicy> = {
+  path: 'config/knowledge-feedback.json',
+  shape: knowledgeShape,
+  defaults: defaultKnowledge,
+  about: 'Which hints from earlier runs the next agent gets. Off unless "enabled" is true.',
 }
 
 export const categories = ['lessons', 'mistakes', 'patterns'] as const

@@ -5,28 +5,23 @@
  */
 import { InvalidInput } from '@bellwether/protocol'
 import type { z } from 'zod'
-import { defaultCallPolicy, type CallPolicy } from '../../ports/retry.js'
-import { acceptanceFile, acceptanceShape, defaultAcceptance, type AcceptancePolicy } from './acceptance.js'
-import { budgetFile, budgetShape, defaultBudget, type BudgetPolicy } from './budget.js'
 import { isObject, type JsonObject } from '../log/json.js'
+import { acceptanceFile } from './acceptance.js'
+import { budgetFile } from './budget.js'
 import { parseObject, readInside } from './inside.js'
-import { knowledgeFile, knowledgeShape, defaultKnowledge, type KnowledgePolicy } from './knowledge.js'
+import { knowledgeFile } from './knowledge.js'
+import { human, recoveryFile, type RecoveryPolicy } from './recovery.js'
 import { isReferenceAcceptance, referenceAcceptanceShape } from './reference-acceptance.js'
-import { human, recoveryFile, recoveryShape, defaultRecovery, type RecoveryPolicy } from './recovery.js'
-import { asRetryFile, callPolicy, retryFile, retryShape } from './retry.js'
+import { callPolicy, retryFile } from './retry.js'
 import { asRuntimePolicy, runtimeFile, type RuntimePolicy } from './runtime.js'
-import { problemsOf, reservedKeys } from './shape.js'
+import { problemsOf, reservedKeys, type PolicyFile } from './shape.js'
 
-export interface BoardPolicies {
-  readonly calls: CallPolicy
-  readonly recovery: RecoveryPolicy
-  readonly budget: BudgetPolicy
-  readonly knowledge: KnowledgePolicy
-  /** Why config/knowledge-feedback.json could not be used; dispatch then continues without hints. */
-  readonly knowledgeError: string | null
-  readonly acceptance: AcceptancePolicy
-  readonly runtime: RuntimePolicy
-}
+const files = [retryFile, recoveryFile, budgetFile, acceptanceFile, knowledgeFile]
+
+/** The paths of all policy files of a task root. */
+export const policyFiles: readonly string[] = [...files.map(({ path }) => path), runtimeFile]
+
+export type BoardPolicies = Awaited<ReturnType<typeof loadPolicies>>
 
 /** Merges objects key by key; every other value replaces the base; undefined changes nothing. */
 export function merged<T>(base: T, over: unknown): T {
@@ -37,9 +32,6 @@ export function merged<T>(base: T, over: unknown): T {
   }
   return Object.fromEntries(result) as T
 }
-
-/** Every policy file of a task root. */
-export const policyFiles = [retryFile, recoveryFile, budgetFile, acceptanceFile, knowledgeFile, runtimeFile] as const
 
 /** JSON has no comments: a policy file may have a text, or a list of texts, as `$comment` in any object. */
 const commentKey = '$comment'
@@ -55,55 +47,37 @@ function withoutComments(value: JsonObject): JsonObject {
 export function defaultPolicyFiles(
   recoveryChain: readonly string[],
 ): readonly (readonly [path: string, text: string])[] {
-  const file = (path: string, comment: string, policy: object) => {
-    const more = 'docs/policies.md explains every key. A key that you remove keeps its default.'
-    return [path, `${JSON.stringify({ [commentKey]: [comment, more], ...policy }, undefined, 2)}\n`] as const
-  }
-  const about = {
-    retry: 'How long a call of the board may take, in seconds, and how often it is tried.',
-    recovery: 'Who retries a failed task, in order, how often, and after which pause. A human is always last.',
-    budget: 'What one task may use over all its runs: under "global" for every agent, under "agents" per agent.',
-    acceptance: 'Which evidence a task needs to be done: under "default" for every role, under "roles" per role.',
-    knowledge: 'Which hints from earlier runs the next agent gets. Off unless "enabled" is true.',
-  }
-  return [
-    file(retryFile, about.retry, asRetryFile(defaultCallPolicy)),
-    file(recoveryFile, about.recovery, { ...defaultRecovery, recoveryChain }),
-    file(budgetFile, about.budget, defaultBudget),
-    file(acceptanceFile, about.acceptance, defaultAcceptance),
-    file(knowledgeFile, about.knowledge, defaultKnowledge),
-  ]
+  const more = 'docs/policies.md explains every key. A key that you remove keeps its default.'
+  return files.map(({ path, about, defaults }) => {
+    const policy = path === recoveryFile.path ? { ...defaults, recoveryChain } : defaults
+    return [path, `${JSON.stringify({ [commentKey]: [about, more], ...policy }, undefined, 2)}\n`]
+  })
 }
 
 /** Reads one policy file. Undefined: there is none, or it has problems, which are added to the list. */
-async function override<S extends z.ZodType>(
-  root: string,
-  file: string,
-  shape: S,
-  problems: string[],
-  shapeFor: (file: JsonObject) => z.ZodType<z.output<S>> = () => shape as z.ZodType<z.output<S>>,
-): Promise<z.output<S> | undefined> {
-  const read = await readInside(root, file)
+async function override<P>(root: string, { path, shape }: PolicyFile<P>, problems: string[]): Promise<unknown> {
+  const read = await readInside(root, path)
   if (read.found === 'absent') return undefined
   if (read.found !== 'text') {
-    problems.push(`${file}: cannot read it: ${read.why}`)
+    problems.push(`${path}: cannot read it: ${read.why}`)
     return undefined
   }
   const parsed = parseObject(read.text)
   if ('why' in parsed) {
-    problems.push(`${file}: ${parsed.why}`)
+    problems.push(`${path}: ${parsed.why}`)
     return undefined
   }
   const value = withoutComments(parsed.value)
-  const reserved = reservedKeys(file, value)
+  const reserved = reservedKeys(path, value)
   if (reserved.length > 0) {
     problems.push(...reserved)
     return undefined
   }
-  const schema = shapeFor(value)
+  const schema: z.ZodType =
+    path === acceptanceFile.path && isReferenceAcceptance(value) ? referenceAcceptanceShape : shape
   const checked = schema.safeParse(value)
   if (checked.success) return checked.data
-  problems.push(...problemsOf(file, schema, checked.error))
+  problems.push(...problemsOf(path, schema, checked.error))
   return undefined
 }
 
@@ -135,29 +109,25 @@ function rejectProblems(problems: readonly string[]): void {
 }
 
 /** Throws InvalidInput `invalid_policy`. */
-export async function loadPolicies(root: string): Promise<BoardPolicies> {
+export async function loadPolicies(root: string) {
   const problems: string[] = []
   const knowledgeProblems: string[] = []
   const runtime = await runtimeOf(root, problems)
-  const [retry, recovery, budget, acceptance, knowledge] = [
-    await override(root, retryFile, retryShape, problems),
-    await override(root, recoveryFile, recoveryShape, problems),
-    await override(root, budgetFile, budgetShape, problems),
-    await override(root, acceptanceFile, acceptanceShape, problems, (file) =>
-      isReferenceAcceptance(file) ? referenceAcceptanceShape : acceptanceShape,
-    ),
-    await override(root, knowledgeFile, knowledgeShape, knowledgeProblems),
-  ]
-  rejectProblems(problems)
-  const explicit = { retry: runtime.explicit.retryPolicy }
-  const guardrails = { global: runtime.explicit.guardrails }
-  return {
-    calls: callPolicy(merged(merged(asRetryFile(defaultCallPolicy), explicit), retry)),
-    recovery: withHuman(merged(defaultRecovery, recovery)),
-    budget: merged(merged(defaultBudget, guardrails), budget),
-    knowledge: merged(defaultKnowledge, knowledge),
-    knowledgeError: knowledgeProblems.length === 0 ? null : knowledgeProblems.slice(0, problemsMax).join('; '),
-    acceptance: merged(defaultAcceptance, acceptance),
+  const load = async <P>(file: PolicyFile<P>, defaults = file.defaults): Promise<P> =>
+    merged(defaults, await override(root, file, file === knowledgeFile ? knowledgeProblems : problems))
+  const { retryPolicy, guardrails } = runtime.explicit
+  const policies = {
+    calls: callPolicy(await load(retryFile, merged(retryFile.defaults, { retry: retryPolicy }))),
+    recovery: withHuman(await load(recoveryFile)),
+    budget: await load(budgetFile, merged(budgetFile.defaults, { global: guardrails })),
+    acceptance: await load(acceptanceFile),
+    knowledge: await load(knowledgeFile),
     runtime,
+  }
+  rejectProblems(problems)
+  return {
+    ...policies,
+    /** Why config/knowledge-feedback.json could not be used; dispatch then continues without hints. */
+    knowledgeError: knowledgeProblems.length === 0 ? null : knowledgeProblems.slice(0, problemsMax).join('; '),
   }
 }

@@ -7,9 +7,8 @@ import { defined } from '@bellwether/base'
 import { z } from 'zod'
 import type { Task } from '../log/task.js'
 import { entryKey, isoSeconds, recordField, type Named } from './entries.js'
-import { bounds, nameMap, roleName } from './shape.js'
+import { bounds, nameMap, roleName, type PolicyFile } from './shape.js'
 
-export const recoveryFile = 'config/recovery-policy.json'
 export const recoveryCacheFile = 'state/recovery.state.json'
 export const human = 'human'
 
@@ -39,6 +38,13 @@ export const defaultRecovery: RecoveryPolicy = {
   reasonPolicies: { incomplete_output: { cooldownSec: 120 } },
   hops: { default: { deadlineSec: 3_600 }, human: { deadlineSec: 86_400 } },
   humanReminders: 3,
+}
+
+export const recoveryFile: PolicyFile<RecoveryPolicy> = {
+  path: 'config/recovery-policy.json',
+  shape: recoveryShape,
+  defaults: defaultRecovery,
+  about: 'Who retries a failed task, in order, how often, and after which pause. A human is always last.',
 }
 
 /** One entry of state/recovery.state.json, and of `recovery` in a task's fields: the last decision. */

@@ -3,10 +3,8 @@
  * defaults. Pure. ports/retry.ts decides and runs retries.
  */
 import { z } from 'zod'
-import { backoffModes, type CallPolicy, type RetryPolicy } from '../../ports/retry.js'
-import { bounds } from './shape.js'
-
-export const retryFile = 'config/retry-policy.json'
+import { backoffModes, defaultCallPolicy, type CallPolicy, type RetryPolicy } from '../../ports/retry.js'
+import { bounds, type PolicyFile } from './shape.js'
 
 // A call that may take longer than an hour is a turn, and turns have their own deadline.
 const timeout = bounds.number(0.01, 3_600)
@@ -50,7 +48,7 @@ export function callPolicy({ timeouts, retry }: RetryFile): CallPolicy {
 }
 
 /** The defaults in the format of the file. */
-export function asRetryFile({ timeoutMs, retry }: CallPolicy): RetryFile {
+function asRetryFile({ timeoutMs, retry }: CallPolicy): RetryFile {
   return {
     timeouts: {
       commandRoutingSec: timeoutMs.command_routing / 1_000,
@@ -60,4 +58,11 @@ export function asRetryFile({ timeoutMs, retry }: CallPolicy): RetryFile {
     },
     retry,
   }
+}
+
+export const retryFile: PolicyFile<RetryFile> = {
+  path: 'config/retry-policy.json',
+  shape: retryShape,
+  defaults: asRetryFile(defaultCallPolicy),
+  about: 'How long a call of the board may take, in seconds, and how often it is tried.',
 }

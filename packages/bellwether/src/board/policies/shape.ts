@@ -5,6 +5,16 @@
 import { z } from 'zod'
 import { nearest } from '../../settings/nearest.js'
 
+/** A file of the task root that overrides the defaults of one policy. */
+export interface PolicyFile<P> {
+  readonly path: string
+  /** What the file may contain; every key is optional. */
+  readonly shape: z.ZodType
+  readonly defaults: P
+  /** The comment in the file that `init` writes. */
+  readonly about: string
+}
+
 // 100 years: more is a typing error; in milliseconds it still fits into 53 bits.
 const secondsMax = 100 * 365 * 86_400
 
