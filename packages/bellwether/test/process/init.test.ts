@@ -19,11 +19,7 @@ it('creates a folder in which the doctor finds nothing bad', async () => {
   const { created } = initFolder(folder)
   expect(created).toEqual([
     'bellwether.toml',
-    'config/retry-policy.json',
-    'config/recovery-policy.json',
-    'config/budget-policy.json',
-    'config/acceptance-policy.json',
-    'config/knowledge-feedback.json',
+    ...policyFiles.slice(0, -1),
     'agents/greeter.md',
     'agents/coder.md',
     '.gitignore',
