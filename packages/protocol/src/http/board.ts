@@ -123,8 +123,8 @@ const choice = z.object({
 export type TaskChoice = z.output<typeof choice>
 
 const knowledge = z.object({
-  degraded: z.boolean().describe('some hints could not be read'),
-  degradeReason: z.string().nullable(),
+  degraded: z.boolean().describe('no source gave hints, because of a problem'),
+  degradeReason: z.string().nullable().describe('the problems of all sources that were tried'),
   knowledgeTags: list(z.string()),
   backfill: z
     .object({

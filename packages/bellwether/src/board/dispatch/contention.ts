@@ -1,11 +1,11 @@
 /**
  * Counts writes that did not get the lock in time and raises one alert per window with three or more of them (H4.2). The
  * window uses monotonic time. Such a write is retried as the policy says (H1.3), which is safe because nothing is decided or
- * written without the lock; after the last try the caller gets the error.
+ * written without the lock; after the last try the caller gets an error with the time of all tries.
  */
 import type { Clock, Random } from '@bellwether/base'
-import { Retryable } from '@bellwether/protocol'
 import { classify, decideRetry, type RetryPolicy } from '../../ports/retry.js'
+import { LockContention } from '../log/locks/locks.js'
 import type { Alerts } from './alerts.js'
 import type { Board } from '../log/task.js'
 
@@ -53,14 +53,15 @@ export function countingContention(
     },
     sync: () => inner.sync(),
     async write(decide) {
+      const startedMs = clock.monotonicMs()
       for (let tries = 1; ; tries += 1) {
         try {
           return await inner.write(decide)
         } catch (error) {
-          if (!(error instanceof Retryable) || error.code !== 'lock_contention') throw error
+          if (!(error instanceof LockContention)) throw error
           contention.timedOut()
           const next = decideRetry(retry, tries, classify(error), random.next())
-          if (!next.retry) throw error
+          if (!next.retry) throw new LockContention(clock.monotonicMs() - startedMs, error.obstacle)
           await clock.sleep(next.waitMs)
         }
       }

@@ -117,4 +117,11 @@ describe('a line', () => {
     expect(read(Buffer.from(withPayload('{"a":"\u00ff"}'), 'latin1')).problem).toBe('not_utf8')
     expect(read(withPayload(JSON.stringify({ a: 'x'.repeat(lineReadMaxBytes) }))).problem).toBe('too_long')
   })
+
+  it('an id that is not valid Unicode is missing, so that two of them cannot become one task', () => {
+    for (const key of ['eventId', 'taskId'])
+      expect(read(JSON.stringify({ ...plain, [key]: 'T-\ud800' }))).toEqual({ problem: 'missing_keys' })
+    expect(read(JSON.stringify({ ...plain, actor: '\ud800' }))).toMatchObject({ actor: '\ufffd' })
+    expect(read(JSON.stringify({ ...plain, taskId: '\u{1f600}' }))).toMatchObject({ taskId: '\u{1f600}' })
+  })
 })

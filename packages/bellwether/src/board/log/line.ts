@@ -216,6 +216,8 @@ export class Line {
     for (const [name, key] of textKeys) {
       const text = value[name]
       if (typeof text !== 'string') continue
+      // Half of a surrogate pair has no UTF-8: two different ids of this kind would become one.
+      if ((key === keyEventId || key === keyTaskId) && !text.isWellFormed()) continue
       const part = Buffer.from(text)
       parts.push(part)
       this.#setText(key, part, 0, part.length)

@@ -13,7 +13,9 @@ import type { Backfill, Hint, KnowledgePolicy, LessonSource } from './knowledge.
 import { backfilled, feedbackFile, hintsOf, hintsSection, tagsOf } from './knowledge.js'
 
 export interface Knowledge {
+  /** No source gave hints, because of a problem. */
   readonly degraded: boolean
+  /** The problems, also of sources before the one that gave hints. */
   readonly degradeReason: string | null
   readonly knowledgeTags: readonly string[]
   readonly hints: readonly Hint[]
@@ -49,6 +51,8 @@ async function readSource(root: string, path: string, maxItems: number): Promise
 // Between two tries of one source: long enough for a writer to finish, short compared to the timeout.
 const pauseMs = 10
 
+const reasonOf = (failures: readonly string[]): string | null => (failures.length === 0 ? null : failures.join('; '))
+
 async function search(
   root: string,
   policy: KnowledgePolicy,
@@ -62,11 +66,9 @@ async function search(
       if ('hints' in found) {
         if (found.hints.length === 0) break
         const { hints } = found
-        // If an earlier source failed, return the hints and report the failure.
-        const degradeReason = failures.length === 0 ? null : failures.join('; ')
         return {
-          degraded: degradeReason !== null,
-          degradeReason,
+          degraded: false,
+          degradeReason: reasonOf(failures),
           knowledgeTags: tagsOf(hints),
           hints,
           section: hintsSection(hints),
@@ -79,7 +81,7 @@ async function search(
       await clock.sleep(pauseMs, signal)
     }
   }
-  return noKnowledge(failures.length === 0 ? null : failures.join('; '))
+  return noKnowledge(reasonOf(failures))
 }
 
 /** `policyError`: why the policy file could not be used. */

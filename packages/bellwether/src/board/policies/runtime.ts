@@ -133,10 +133,12 @@ function agentOf(raw: unknown, path: string, removed: string[]): RuntimeAgent | 
   return { id, capabilities: texts }
 }
 
-/** An agent by name: an object, or only its capabilities. */
-function agentEntry(id: string, item: unknown): unknown {
+/** An agent by name: an object, or only its capabilities; `null` and `true` stand for none. Any other value is lost and named. */
+function agentEntry(id: string, item: unknown, removed: string[]): unknown {
   if (isObject(item)) return { ...item, id }
-  return Array.isArray(item) || typeof item === 'string' ? { id, capabilities: item } : id
+  if (Array.isArray(item) || typeof item === 'string') return { id, capabilities: item }
+  if (item !== null && item !== true) removed.push(`agents.${id}`)
+  return id
 }
 
 /** Accepts a list of names or objects, an object of objects by name, or a single name. */
@@ -145,7 +147,7 @@ function agentsOf(raw: unknown): Agents {
   const list: readonly (readonly [string, unknown])[] = Array.isArray(raw)
     ? (raw as unknown[]).map((item, index) => [`agents.${index}`, item] as const)
     : isObject(raw)
-      ? Object.entries(raw).map(([id, item]) => [`agents.${id}`, agentEntry(id, item)] as const)
+      ? Object.entries(raw).map(([id, item]) => [`agents.${id}`, agentEntry(id, item, removed)] as const)
       : typeof raw === 'string'
         ? [['agents', raw] as const]
         : []

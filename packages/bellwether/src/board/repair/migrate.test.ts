@@ -48,6 +48,10 @@ describe('version 2 of runtime-policy.json', () => {
       { id: 'tester', capabilities: [] },
     ])
     expect(risks).toEqual([])
+    // Anything else about an agent cannot be kept, and is named.
+    const lost = of({ agents: { coder: { capabilities: { code: 1 } }, writer: 7, tester: null } })
+    expect(lost).toMatchObject({ risks: [migrationRisks.removes] })
+    expect(lost.diff.sampleRemoved).toEqual(['agents.writer', 'agents.coder.capabilities.0'])
   })
 
   it('[H9.2] migration preserves explicit values of a mixed file and fills the gaps', () => {

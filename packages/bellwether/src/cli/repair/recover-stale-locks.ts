@@ -58,11 +58,8 @@ function human({
 
 function line(one: LockInfo): string {
   const name = one.path.slice(one.path.lastIndexOf('/') + 1)
-  return `${shown(name)}  ${shown(one.owner)} (pid ${one.pid ?? '?'} on ${shown(one.host ?? 'an unknown host')}), ${ageText(one.ageSec)}`
+  return `${shown(name)}  ${shown(one.owner)} (pid ${one.pid ?? '?'} on ${shown(one.host ?? 'an unknown host')}), ${one.ageSec} s old`
 }
-
-/** A clock that runs ahead dates a lock into the future. */
-export const ageText = (ageSec: number): string => (ageSec < 0 ? `dated ${-ageSec} s ahead` : `${ageSec} s old`)
 
 function seconds(text: string): number {
   const number = Number(text)

@@ -1,4 +1,6 @@
-import { expect, it } from 'vitest'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { expect, it, onTestFinished, vi } from 'vitest'
 import { mountType, systemMachine } from './machine.js'
 
 const mounts = `22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
@@ -23,4 +25,14 @@ it('describes this process and reports impossible pids as dead', async () => {
   expect(systemMachine.process(2 ** 30).alive).toBe(false)
   for (const pid of [0, -1, 1.5, Number.NaN]) expect(systemMachine.process(pid).alive).toBe(false)
   expect(await systemMachine.filesystem('/proc')).toBe('proc')
+})
+
+it('reports a process that has ended as dead before its parent reads its exit code', async () => {
+  // `exec` replaces the parent by a program that does not wait for children.
+  const parent = spawn('/bin/sh', ['-c', 'true & echo $!; exec sleep 900'])
+  onTestFinished(() => void parent.kill('SIGKILL'))
+  const [text] = (await once(parent.stdout, 'data')) as [Buffer]
+  const pid = Number(text.toString())
+  await vi.waitFor(() => expect(systemMachine.process(pid).alive).toBe(false), { timeout: 120_000 })
+  expect(() => process.kill(pid, 0)).not.toThrow()
 })

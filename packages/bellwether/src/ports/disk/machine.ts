@@ -2,7 +2,7 @@
  * Describes the machine that this process runs on: host name, boot id, processes, and the filesystem of a path. Returns
  * `undefined` if the system cannot answer; it never guesses.
  */
-import { readFileSync } from 'node:fs'
+import { readFileSync, readlinkSync } from 'node:fs'
 import { readFile, realpath, statfs } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { defined } from '@bellwether/base'
@@ -11,6 +11,8 @@ export interface Machine {
   readonly host: string
   /** Changes with every boot. */
   readonly bootId: string | undefined
+  /** Names the set of processes that this one can see: a pid says nothing about a process in another container. */
+  readonly pidNamespace: string | undefined
   readonly pid: number
   /** Milliseconds since boot, the same for all processes of the machine; setting the wall clock does not change it. */
   uptimeMs(): number
@@ -20,24 +22,26 @@ export interface Machine {
   filesystem(path: string): Promise<string | undefined>
 }
 
-function readText(path: string): string | undefined {
+/** Undefined: there is no /proc on this system, or the process is gone. */
+function fromProc(read: () => string): string | undefined {
   try {
-    return readFileSync(path, 'utf8')
+    return read()
   } catch (error) {
-    // There is no /proc on this system, or the process is gone.
     if (error instanceof Error) return undefined
     throw error
   }
 }
 
-/** The field after the command in /proc/PID/stat: ticks between boot and the start of the process. */
-const startField = 19
+const readText = (path: string): string | undefined => fromProc(() => readFileSync(path, 'utf8'))
+
+/** Fields after the command in /proc/PID/stat: the state, and the ticks between boot and the start of the process. */
+const [stateField, startField] = [0, 19]
 const ticksPerSecond = 100 // USER_HZ is 100 on every Linux that Node runs on
 
-function startTicks(pid: number): string | undefined {
+function statFields(pid: number): readonly string[] {
   const stat = readText(`/proc/${pid}/stat`)
   // The command, in parentheses, may contain spaces and parentheses.
-  return stat?.slice(stat.lastIndexOf(')') + 2).split(' ')[startField]
+  return stat?.slice(stat.lastIndexOf(')') + 2).split(' ') ?? []
 }
 
 function startedAtMs(ticks: string): number | undefined {
@@ -86,11 +90,15 @@ function alive(pid: number): boolean {
 export const systemMachine: Machine = {
   host: hostname(),
   bootId: readText('/proc/sys/kernel/random/boot_id')?.trim(),
+  pidNamespace: fromProc(() => readlinkSync('/proc/self/ns/pid')),
   pid: process.pid,
   uptimeMs: () => Number(process.hrtime.bigint() / 1_000_000n),
   process(pid) {
     if (!Number.isSafeInteger(pid) || pid <= 0 || !alive(pid)) return { alive: false }
-    const ticks = startTicks(pid)
+    const fields = statFields(pid)
+    // A zombie has ended; its parent has not read its exit code yet.
+    if (fields[stateField] === 'Z') return { alive: false }
+    const ticks = fields[startField]
     if (ticks === undefined) return { alive: true }
     return { alive: true, startMark: ticks, ...defined({ startedAtMs: startedAtMs(ticks) }) }
   },

@@ -1,6 +1,7 @@
 import { mkdir, readFile, rename, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '@bellwether/base'
+import { Retryable } from '@bellwether/protocol'
 import { describe, expect, it } from 'vitest'
 import { acquire, generationName, type LockPorts } from '../../../src/board/log/locks/locks.js'
 import { recoverStaleLocks } from '../../../src/board/repair/recover-locks.js'
@@ -68,9 +69,12 @@ describe('the lock of the log', () => {
     const world = slowWorld()
     const lock = await acquire(locks, 0, terms, world)
     const waiting = { ...terms, waitMs: 3_000 }
-    await expect(acquire(locks, 0, waiting, world)).rejects.toMatchObject({
-      name: 'Retryable',
+    world.pass(2_000)
+    const error = await acquire(locks, 0, waiting, world).catch((reason: unknown) => reason)
+    expect(error).toBeInstanceOf(Retryable)
+    expect(error).toMatchObject({
       code: 'lock_contention',
+      message: `Cannot lock the board: waited 3.0 s, but tester (pid ${process.pid} on ${systemMachine.host}) has held it for 5.0 s: younger than its TTL.`,
     })
     await lock.release()
     expect((await acquire(locks, 0, waiting, world)).mustFence).toBe(false)
@@ -93,10 +97,17 @@ describe('the lock of the log', () => {
     await second.clearBelow()
   })
 
-  it('[H2.2] the lock of a dead process is taken over as soon as it has expired', async () => {
+  it('[H2.2] [H2.5] the next writer takes over the lock of a process that died at once, with a fence', async () => {
     const { locks } = await testRoot()
     const world = slowWorld(dead)
     await acquire(locks, 0, terms, world)
+    expect(await acquire(locks, 0, terms, world)).toMatchObject({ token: 2, mustFence: true })
+  })
+
+  it('[H2.2] the lock of a dead process in another container is taken over as soon as it has expired', async () => {
+    const { locks } = await testRoot()
+    const world = slowWorld(dead)
+    await acquire(locks, 0, terms, { ...world, machine: { ...world.machine, pidNamespace: 'pid:[1]' } })
     world.pass(29_000)
     await expect(acquire(locks, 0, terms, world)).rejects.toMatchObject({ code: 'lock_contention' })
     world.pass(1_001)

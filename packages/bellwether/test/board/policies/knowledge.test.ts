@@ -86,7 +86,12 @@ describe('sources of knowledge', () => {
       const alone = await fetch(on({ sourceCandidates: [path] }))
       expect([path, alone.degraded, alone.section]).toEqual([path, true, ''])
       const followed = await fetch(on({ sourceCandidates: [path, 'good.json'] }))
-      expect(followed).toMatchObject({ degraded: true, source: 'good.json', knowledgeTags: ['lessons'] })
+      expect(followed).toMatchObject({
+        degraded: false,
+        degradeReason: alone.degradeReason,
+        source: 'good.json',
+        knowledgeTags: ['lessons'],
+      })
       expect(JSON.stringify([alone, followed])).not.toContain('SECRET')
     }
   })
@@ -102,9 +107,15 @@ describe('sources of knowledge', () => {
     put('empty.json', {})
     for (const bad of ['folder.json', 'pipe.json', 'broken.json', 'list.json', 'huge.json', 'binary.json'])
       expect(await fetch(on({ sourceCandidates: [bad, 'good.json'] }))).toMatchObject({
-        degraded: true,
+        degraded: false,
+        degradeReason: expect.stringContaining(bad),
         knowledgeTags: ['patterns'],
       })
+    expect(await fetch(on({ sourceCandidates: ['broken.json', 'empty.json'] }))).toMatchObject({
+      degraded: true,
+      degradeReason: expect.stringContaining('broken.json'),
+      section: '',
+    })
     for (const none of ['nowhere.json', 'empty.json'])
       expect(await fetch(on({ sourceCandidates: [none, 'good.json'] }))).toMatchObject({
         degraded: false,

@@ -5,11 +5,11 @@ import { mkdir, mkdtemp, readFile, rm, utimes, writeFile } from 'node:fs/promise
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { systemClock, systemRandom } from '@bellwether/base'
-import { Retryable } from '@bellwether/protocol'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { makeAlerts, type Alert } from '../../../src/board/dispatch/alerts.js'
 import { openBoard } from '../../../src/board/log/board.js'
 import { createMaintenance, runMaintenance, type MaintenanceOptions } from '../../../src/board/repair/maintenance.js'
+import { LockContention } from '../../../src/board/log/locks/locks.js'
 import { countingContention } from '../../../src/board/dispatch/contention.js'
 import { systemDisk } from '../../../src/ports/disk/disk.js'
 import { systemMachine } from '../../../src/ports/disk/machine.js'
@@ -149,7 +149,7 @@ describe('contention', () => {
     const raised: Alert[] = []
     const inner = {
       ...boardOf(made),
-      write: () => Promise.reject(new Retryable('the lock was not free', { code: 'lock_contention' })),
+      write: () => Promise.reject(new LockContention(3_000, 'another process holds it')),
     }
     const once = { ...defaultCallPolicy.retry, maxAttempts: 1 }
     const ports = {
@@ -180,7 +180,7 @@ describe('contention', () => {
       ...real,
       write: (decide: Parameters<typeof real.write>[0]) =>
         (busy -= 1) >= 0
-          ? Promise.reject(new Retryable('the lock was not free', { code: 'lock_contention' }))
+          ? Promise.reject(new LockContention(3_000, 'another process holds it'))
           : real.write(decide),
     }
     const ports = { clock: made.clock, random: { next: () => 0.5 }, alerts: { raise: () => undefined } }
@@ -191,6 +191,22 @@ describe('contention', () => {
     await made.clock.advance(1_000)
     expect((await writing).length).toBe(1)
     expect(contention.timeouts).toBe(2)
+  })
+
+  it('the error of a write that never got the lock names the time of all tries', async () => {
+    const made = makeWorld()
+    const busy = () => Promise.reject(new LockContention(3_000, 'old (pid 7 on far) holds it'))
+    const inner = { ...boardOf(made), write: () => made.clock.sleep(3_000).then(busy) }
+    const ports = { clock: made.clock, random: { next: () => 0.5 }, alerts: { raise: () => undefined } }
+    const { board } = countingContention(inner, { ...ports, retry: defaultCallPolicy.retry })
+    const failed = expect(board.write(() => [])).rejects.toThrow(
+      'Cannot lock the board: waited 10.5 s, but old (pid 7 on far) holds it.',
+    )
+    for (const ms of [3_000, 500, 3_000, 1_000, 3_000]) {
+      await settle()
+      await made.clock.advance(ms)
+    }
+    await failed
   })
 })
 

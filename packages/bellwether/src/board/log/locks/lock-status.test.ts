@@ -13,8 +13,14 @@ interface World {
 }
 
 function look(record: LockRecord, { alive = true, bootId = 'boot', ...process }: World = {}, atMs = nowMs) {
-  const machine = { host: 'here', bootId, uptimeMs: () => upMs, process: () => ({ alive, ...process }) }
-  return lockStatus({ record, changedAtMs: atMs }, { nowMs: atMs, graceMs, machine })
+  const machine = {
+    host: 'here',
+    bootId,
+    pidNamespace: 'pid:[1]',
+    uptimeMs: () => upMs,
+    process: () => ({ alive, ...process }),
+  }
+  return lockStatus({ record, changedAtMs: atMs - 7_000 }, { nowMs: atMs, graceMs, machine })
 }
 
 function lock(createdSec: number, ttlSec = 30, more: Partial<LockRecord> = {}): LockRecord {
@@ -43,6 +49,28 @@ describe('a lock', () => {
     expect(look(lock(30.001), { alive: false })).toMatchObject({ stale: 'owner-dead', ownerAlive: false })
     expect(look(lock(29.999), { alive: false })).toMatchObject({ stale: false, expired: false })
     expect(look(lock(45.001), { alive: false })).toMatchObject({ stale: 'expired' })
+  })
+
+  it('[H2.2] a lock is abandoned before its expiry only if its owner certainly died', () => {
+    const here = { host: 'here', bootId: 'boot', pidNamespace: 'pid:[1]' }
+    const fresh = (more: Partial<LockRecord>, world: World = { alive: false }) =>
+      look(lock(5, 30, { ...here, ...more }), world)
+    expect(fresh({})).toMatchObject({ abandoned: true, stale: false })
+    expect(fresh({}, { alive: true })).toMatchObject({ abandoned: false })
+    expect(fresh({ startMark: '1' }, { startMark: '2' })).toMatchObject({ abandoned: true })
+    expect(fresh({ pidNamespace: 'pid:[2]' })).toMatchObject({ abandoned: false })
+    expect(fresh({ host: 'there' })).toMatchObject({ abandoned: false })
+    expect(look(lock(5), { alive: false })).toMatchObject({ abandoned: false })
+    // No process survives a restart of its machine.
+    expect(fresh({ pidNamespace: 'pid:[2]', bootId: 'earlier' })).toMatchObject({ abandoned: true })
+  })
+
+  it('a lock of another host that is dated ahead has the age of its file', () => {
+    expect(look(lock(-86_400, 30, { host: 'there' }))).toMatchObject({
+      stale: false,
+      ageMs: 7_000,
+      why: 'dated 86400 s ahead of this clock',
+    })
   })
 
   it('[H2.2] the owner of a lock on another host is never considered dead', () => {
@@ -96,7 +124,13 @@ describe('a lock', () => {
   it('[H2.2] a lock file that is empty or broken expires by the age of the file', () => {
     for (const text of ['', '{', 'null', '[]', '{"owner":"x"}', '{"expiresAtTs":"soon"}'])
       expect(parseLock(text)).toBeUndefined()
-    const machine = { host: 'here', bootId: 'b', uptimeMs: () => 0, process: () => ({ alive: false }) }
+    const machine = {
+      host: 'here',
+      bootId: 'b',
+      pidNamespace: undefined,
+      uptimeMs: () => 0,
+      process: () => ({ alive: false }),
+    }
     const aged = (ageMs: number) =>
       lockStatus({ record: undefined, broken: 'empty', changedAtMs: nowMs - ageMs }, { nowMs, graceMs, machine })
     expect(aged(44_000).stale).toBe(false)

@@ -1,7 +1,8 @@
 /**
  * Decides whether a lock is stale (H2.2), from its file and what this machine knows. Pure. A lock is stale only after its
  * expiry: past the grace period, or when its owner's process on this host is gone. Within one boot, ages come from the
- * uptime, so that setting the wall clock makes no lock stale and none permanent.
+ * uptime, so that setting the wall clock makes no lock stale and none permanent. A lock whose owner certainly died is
+ * `abandoned` before it is stale.
  */
 import type { Machine } from '../../../ports/disk/machine.js'
 import { isObject, parseJson } from '../json.js'
@@ -24,6 +25,7 @@ export interface LockRecord {
   readonly bootId?: string
   readonly upMs?: number
   readonly startMark?: string
+  readonly pidNamespace?: string
 }
 
 export interface LockFile {
@@ -39,6 +41,12 @@ export interface LockStatus {
   readonly expired: boolean
   /** Undefined: this host cannot know. */
   readonly ownerAlive: boolean | undefined
+  /**
+   * Its owner is certainly dead: created on this host in this boot, with a pid that this process can see. The next writer takes it over
+   * before its expiry; tools that remove locks leave it until then (H2.4).
+   */
+  readonly abandoned: boolean
+  /** Never negative. */
   readonly ageMs: number
   readonly why: string
 }
@@ -53,16 +61,21 @@ const sameSpanMs = 1_500
 export interface LockContext {
   readonly nowMs: number
   readonly graceMs: number
-  readonly machine: Pick<Machine, 'host' | 'bootId' | 'uptimeMs' | 'process'>
+  readonly machine: Pick<Machine, 'host' | 'bootId' | 'pidNamespace' | 'uptimeMs' | 'process'>
 }
 
 export function lockStatus(file: LockFile, { nowMs, graceMs, machine }: LockContext): LockStatus {
   const { record } = file
   if (record === undefined) {
-    const ageMs = nowMs - file.changedAtMs
-    const expired = ageMs > lockTtlMs
-    const stale = ageMs > lockTtlMs + graceMs ? 'expired' : false
-    return { stale, expired, ownerAlive: undefined, ageMs, why: `lock file ${file.broken ?? 'unreadable'}` }
+    const sinceMs = nowMs - file.changedAtMs
+    return {
+      stale: sinceMs > lockTtlMs + graceMs ? 'expired' : false,
+      expired: sinceMs > lockTtlMs,
+      ownerAlive: undefined,
+      abandoned: false,
+      ageMs: Math.max(0, sinceMs),
+      why: `lock file ${file.broken ?? 'unreadable'}`,
+    }
   }
   const ours = record.host === undefined || record.host === machine.host
   const rebooted =
@@ -75,18 +88,27 @@ export function lockStatus(file: LockFile, { nowMs, graceMs, machine }: LockCont
     record.upMs !== undefined &&
     record.ttlMs !== undefined &&
     Math.abs(span - record.ttlMs) < sameSpanMs
-  const ageMs = sameScale ? machine.uptimeMs() - record.upMs! : nowMs - record.createdAtTs * 1_000
+  const sinceMs = sameScale ? machine.uptimeMs() - record.upMs! : nowMs - record.createdAtTs * 1_000
   // Created in an earlier boot under a clock that ran ahead: it would otherwise hold until that time.
-  const fromTheFuture = rebooted && ageMs < 0
-  const overMs = fromTheFuture ? 0 : sameScale ? ageMs - record.ttlMs! : nowMs - record.expiresAtTs * 1_000
+  const fromTheFuture = rebooted && sinceMs < 0
+  const overMs = fromTheFuture ? 0 : sameScale ? sinceMs - record.ttlMs! : nowMs - record.expiresAtTs * 1_000
   const expired = overMs > 0 || fromTheFuture
   const ownerAlive = !ours || record.pid <= 0 ? undefined : rebooted ? false : isAlive(record, machine)
-  if (overMs > graceMs)
-    return { stale: 'expired', expired, ownerAlive, ageMs, why: 'past its expiry and the grace period' }
+  const sameProcesses = record.pidNamespace !== undefined && record.pidNamespace === machine.pidNamespace
+  const abandoned = ownerAlive === false && record.host !== undefined && (rebooted || sameProcesses)
+  // The clock of another host, or an edited record: the age of the file says more.
+  const ageMs = sinceMs >= 0 ? sinceMs : Math.max(0, nowMs - file.changedAtMs)
+  const known = { expired, ownerAlive, abandoned, ageMs }
+  if (overMs > graceMs) return { ...known, stale: 'expired', why: 'past its expiry and the grace period' }
   if (expired && ownerAlive === false)
-    return { stale: 'owner-dead', expired, ownerAlive, ageMs, why: 'expired, and its process is gone' }
-  const why = !expired ? 'younger than its TTL' : 'expired, but within the grace period'
-  return { stale: false, expired, ownerAlive, ageMs, why }
+    return { ...known, stale: 'owner-dead', why: 'expired, and its process is gone' }
+  const aheadSec = Math.round(-sinceMs / 1_000)
+  const why = expired
+    ? 'expired, but within the grace period'
+    : aheadSec > 0
+      ? `dated ${aheadSec} s ahead of this clock`
+      : 'younger than its TTL'
+  return { ...known, stale: false, why }
 }
 
 function isAlive(record: LockRecord, machine: Pick<Machine, 'process'>): boolean {
@@ -126,6 +148,7 @@ export function parseLock(text: string): LockRecord | undefined {
     ...string('bootId'),
     ...number('upMs'),
     ...string('startMark'),
+    ...string('pidNamespace'),
   }
 }
 

@@ -13,7 +13,7 @@ import type { Ids } from '../../../ports/ids.js'
 import { backoffMs } from '../../../ports/retry.js'
 import { clearDrafts } from '../snapshot/snapshot-archive.js'
 import { lockInfo, openLockAudit } from './lock-audit.js'
-import { iso, lockStatus, parseLock, type LockFile, type LockRecord } from './lock-status.js'
+import { iso, lockStatus, parseLock, type LockFile, type LockRecord, type LockStatus } from './lock-status.js'
 import { errorCode, explainDisk } from '../root.js'
 
 export interface LockPorts {
@@ -84,7 +84,21 @@ export async function readLock(disk: Disk, path: string): Promise<LockFile | 'mi
   return record === undefined ? { record, broken: 'broken', changedAtMs } : { record, changedAtMs }
 }
 
-/** Acquires the lock with a token above `floor`. Throws Retryable `lock_contention` if it was not free in time. */
+/** The lock was not free in time. `obstacle` says who holds it. */
+export class LockContention extends Retryable {
+  constructor(
+    waitedMs: number,
+    readonly obstacle: string,
+  ) {
+    super(`Cannot lock the board: waited ${(waitedMs / 1_000).toFixed(1)} s, but ${obstacle}.`, {
+      code: 'lock_contention',
+      afterMs: polls.maxMs,
+      hint: 'Retry. If no other process uses the board, run bellwether recover-stale-locks --root DIR.',
+    })
+  }
+}
+
+/** Acquires the lock with a token above `floor`. Throws LockContention if it was not free in time. */
 export async function acquire(folder: string, floor: number, options: LockOptions, ports: LockPorts): Promise<Lease> {
   const { clock } = ports
   const startedMs = clock.monotonicMs()
@@ -92,13 +106,7 @@ export async function acquire(folder: string, floor: number, options: LockOption
     const lease = await tryAcquire(folder, floor, options, ports)
     if (typeof lease !== 'string') return lease
     const waitedMs = clock.monotonicMs() - startedMs
-    if (waitedMs >= options.waitMs) {
-      throw new Retryable(`Cannot lock the board within ${options.waitMs} ms: ${lease}.`, {
-        code: 'lock_contention',
-        afterMs: polls.maxMs,
-        hint: 'Retry. If no other process uses the board, run bellwether recover-stale-locks --root DIR.',
-      })
-    }
+    if (waitedMs >= options.waitMs) throw new LockContention(waitedMs, lease)
     await clock.sleep(Math.min(backoffMs({ backoff: polls }, tries), options.waitMs - waitedMs))
   }
 }
@@ -118,8 +126,10 @@ async function tryAcquire(
     if (name === '') continue
     const file = await readLock(disk, join(folder, name))
     if (file === 'missing') return 'another process released it just now'
-    const { stale, why } = lockStatus(file, context)
-    if (stale === false) return `${file.record?.owner ?? name} (pid ${file.record?.pid ?? '?'}) holds it: ${why}`
+    const status = lockStatus(file, context)
+    // The lock of a process that died is not waited for: the fence keeps its lines out even if it were alive.
+    const isFree = status.stale !== false || (name !== referenceLock && status.abandoned)
+    if (!isFree) return holderText(name, file, status)
   }
   const token = Math.max(top?.token ?? 0, floor) + 1
   const name = generationName(token, 'lock')
@@ -157,6 +167,11 @@ async function tryAcquire(
   }
 }
 
+function holderText(name: string, { record }: LockFile, { ageMs, why }: LockStatus): string {
+  const process = `pid ${record?.pid ?? 'unknown'} on ${record?.host ?? 'an unknown host'}`
+  return `${record?.owner ?? name} (${process}) has held it for ${(ageMs / 1_000).toFixed(1)} s: ${why}`
+}
+
 /**
  * Records who held the generations that this one replaces (H2.6), except those that their owners released. After a crash before the
  * files are removed, the lines are repeated. The takeover is valid even if the audit cannot be written; the error log then names the locks.
@@ -180,11 +195,8 @@ async function auditTakeover(
         // Its owner has released it since.
         if (file === 'missing') continue
         const status = lockStatus(file, { nowMs: clock.wallMs(), graceMs, machine })
-        await audit.append(
-          'taken_over',
-          lockInfo(path, file, status, status.stale === false ? null : status.stale),
-          token,
-        )
+        const reason = status.stale !== false ? status.stale : status.abandoned ? 'owner-dead' : null
+        await audit.append('taken_over', lockInfo(path, file, status, reason), token)
       }
     } finally {
       await audit.close()
@@ -219,6 +231,6 @@ function makeRecord(token: number, upMs: number, options: LockOptions, { machine
     token,
     ttlMs: options.ttlMs,
     upMs,
-    ...defined({ bootId: machine.bootId, startMark }),
+    ...defined({ bootId: machine.bootId, pidNamespace: machine.pidNamespace, startMark }),
   }
 }

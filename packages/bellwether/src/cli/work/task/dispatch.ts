@@ -152,7 +152,8 @@ function reportText({ taskId, status, reason, spawn, knowledge }: DispatchReport
         `  next: ${nextAssignee} (${action ?? ''})${cooldownUntil === null ? '' : `, not before ${cooldownUntil}`}`,
       )
   }
-  if (knowledge?.degraded === true) lines.push(`  hints incomplete: ${knowledge.degradeReason ?? ''}`)
+  if (knowledge !== null && knowledge.degradeReason !== null)
+    lines.push(`  ${knowledge.degraded ? 'no hints' : 'hints incomplete'}: ${knowledge.degradeReason}`)
   return lines.map(plain).join('\n')
 }
 
