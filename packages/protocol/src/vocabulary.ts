@@ -82,6 +82,7 @@ export const taskActions = [
   'unfreeze',
   'release',
   'approve',
+  'reject',
   'require_approval',
   'abort',
   'retry',

@@ -1,4 +1,7 @@
-/** Tools for the board: add, list and read tasks. A task that is added here cannot run commands on the host. */
+/**
+ * Tools for the board: add, edit, list and read tasks. A task that is added or edited here cannot run other commands on the host, and
+ * a model cannot remove the approval or the review of a person.
+ */
 import { defined } from '@bellwether/base'
 import { taskStatuses } from '@bellwether/protocol'
 import type { TaskLine } from '@bellwether/protocol/http'
@@ -8,6 +11,12 @@ import { tool, type Tool } from './tool.js'
 
 const taskId = z.string().min(1).max(128)
 
+const title = z.string().min(1).max(500)
+const instruction = z.string().max(100_000)
+const name = z.string().min(1).max(128)
+const priority = z.number().min(-1_000_000).max(1_000_000)
+const dependsOn = z.array(taskId).max(1_000)
+
 export const boardTools: readonly Tool[] = [
   tool({
     name: 'add_task',
@@ -15,23 +24,43 @@ export const boardTools: readonly Tool[] = [
     description: 'Adds a task to the board. The autopilot gives it to an agent; read_task shows its progress.',
     readOnly: false,
     input: z.strictObject({
-      title: z.string().min(1).max(500),
-      instruction: z.string().max(100_000).optional().describe('what to do, in full'),
+      title,
+      instruction: instruction.optional().describe('what to do, in full'),
       task_id: taskId.optional().describe('default: the next free id'),
-      agent: z.string().min(1).max(128).optional().describe('the agent that runs it first'),
-      role: z.string().min(1).max(128).optional(),
-      priority: z.number().min(-1_000_000).max(1_000_000).optional().describe('a higher priority runs first'),
-      depends_on: z.array(taskId).max(1_000).optional().describe('tasks that must be done first'),
+      agent: name.optional().describe('the agent that runs it first'),
+      role: name.optional(),
+      priority: priority.optional().describe('a higher priority runs first'),
+      depends_on: dependsOn.optional().describe('tasks that must be done first'),
       review: z.boolean().optional().describe('a person reviews it after acceptance'),
       needs_approval: z.boolean().optional().describe('a person must approve it before it starts'),
     }),
     run: async (
-      { task_id: id, depends_on: dependencies, needs_approval: requiresApproval, title, ...fields },
+      { task_id: id, depends_on: dependencies, needs_approval: requiresApproval, title: heading, ...fields },
       { client, signal },
     ) => {
-      const body = { title, ...defined({ ...fields, taskId: id, dependencies, requiresApproval }) }
+      const body = { title: heading, ...defined({ ...fields, taskId: id, dependencies, requiresApproval }) }
       const task = await client.ask('POST /board/tasks', { body, signal })
       return { summary: `Added task ${task.taskId}: ${task.status}.`, data: brief(task) }
+    },
+  }),
+  tool({
+    name: 'edit_task',
+    title: 'Edit a task',
+    description: 'Changes fields of a task that is not done. A run that is open is not affected.',
+    readOnly: false,
+    input: z.strictObject({
+      task: taskId,
+      title: title.optional(),
+      instruction: instruction.optional().describe('replaces the instruction'),
+      agent: name.optional(),
+      role: name.optional(),
+      priority: priority.optional(),
+      depends_on: dependsOn.optional().describe('replaces the dependencies'),
+    }),
+    run: async ({ task: id, depends_on: dependencies, ...fields }, { client, signal }) => {
+      const body = defined({ ...fields, dependencies })
+      const task = await client.ask('PATCH /board/tasks/:task', { params: { task: id }, body, signal })
+      return { summary: `Changed task ${task.taskId}: ${Object.keys(body).join(', ')}.`, data: brief(task) }
     },
   }),
   tool({
@@ -58,24 +87,35 @@ export const boardTools: readonly Tool[] = [
     name: 'read_task',
     title: 'Read a task',
     description:
-      'Reads a task: its fields, what it waits for, its runs and their cost. read_turn reads the turn of a run.',
+      'Reads a task: its fields, what it waits for, its creator, its newest events, its runs and their cost. read_turn reads the turn of a run.',
     readOnly: true,
     input: z.strictObject({ task: taskId }),
     run: async ({ task: id }, { client, signal }) => {
-      const { runs, ...task } = await client.ask('GET /board/tasks/:task', { params: { task: id }, signal })
+      const params = { task: id }
+      const { runs, ...task } = await client.ask('GET /board/tasks/:task', { params, signal })
+      const query = { limit: eventsMax }
+      const history = await client.ask('GET /board/tasks/:task/history', { params, query, signal })
       const { shown, left } = fitting(runs.toReversed(), runsChars)
+      const events = history.events.map(({ at, actor, type, payload }) => ({ at, actor, type, payload })).toReversed()
       const note = left > 0 ? ` Its ${left} oldest runs are left out.` : ''
       return {
         summary: `Task ${task.taskId}: ${task.status}.${note}`,
-        data: { ...(shortened(task, instructionChars) as object), runs_newest_first: shown },
+        data: {
+          ...(shortened(task, instructionChars) as object),
+          created_by: history.createdBy,
+          runs_newest_first: shown,
+          events_newest_first: fitting(events, eventsChars).shown,
+        },
       }
     },
   }),
 ]
 
-// Both together fit into a result.
-const runsChars = 15_000
+// All together fit into a result.
+const runsChars = 12_000
+const eventsChars = 6_000
 const instructionChars = 8_000
+const eventsMax = 20
 
 function brief(task: TaskLine): object {
   const { taskId: id, title, status, assignee, priority, reason, waitsFor: waits_for, dependencies } = task

@@ -108,6 +108,47 @@ describe('bellwether task', () => {
     expect(events.map((line) => (JSON.parse(line) as { cursor: number }).cursor)).toEqual(events.map((_, at) => at + 1))
   })
 
+  it('task edit changes fields of a task, and task show names its creator and its events', async () => {
+    await json('add', 'One', '--as', 'ann', '--verify', 'false', '--approval')
+    await json('add', 'Two', '--after', 'T-1')
+    expect(await task('edit', 'T-2', '--title', 'Two!', '--priority', '7', '--no-after', '--as', 'bob')).toMatchObject({
+      code: 0,
+      out: 'T-2: changed title, priority, dependencies\n',
+    })
+    expect(await json('edit', 'T-1', '--no-verify', '--no-approval', '--instruction', 'do it')).toEqual({
+      taskId: 'T-1',
+      changed: ['instruction', 'verify', 'requiresApproval'],
+    })
+    expect(await json('show', 'T-1')).toMatchObject({
+      fields: { verify: [], requiresApproval: false, instruction: 'do it' },
+      waitsFor: null,
+      history: { createdBy: 'ann', left: 0, events: [{ type: 'task_created' }, { type: 'task_noted' }] },
+    })
+    const shown = (await task('show', 'T-2', '--events', '1')).out
+    expect(shown).toMatch(/priority +7, impact 0\n +depends on +–\n/)
+    expect(shown).toMatch(/\d\d:\d\d:\d\d +bob +task_noted +Two!\n… and 1 older events \(--events\)\n$/)
+    expect(await task('edit', 'T-1')).toMatchObject({ code: 2, err: expect.stringContaining('changes nothing') })
+    expect(await task('edit', 'T-1', '--after', 'T-1')).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('cannot depend on itself'),
+    })
+  })
+
+  it('task reject ends a task that waits for approval, and a retry needs approval again', async () => {
+    await json('add', 'Danger', '--approval')
+    expect(await json('reject', 'T-1', '--as', 'ann', '--reason', 'too risky')).toEqual({
+      taskId: 'T-1',
+      status: 'failed',
+      reason: 'rejected by ann: too risky',
+    })
+    expect(await task('reject', 'T-1')).toMatchObject({ code: 2, err: expect.stringContaining('has already failed') })
+    await json('retry', 'T-1')
+    expect(await json('show', 'T-1')).toMatchObject({ status: 'blocked', waitsFor: 'it needs approval' })
+    await json('approve', 'T-1')
+    expect(await task('reject', 'T-1')).toMatchObject({ code: 2, err: expect.stringContaining('it is approved') })
+    expect(await json('show', 'T-1')).toMatchObject({ waitsFor: null })
+  })
+
   it('[H7.6] task show prints what all agents of the task have spent of its limits, in dollars and tokens by kind', async () => {
     await json('add', 'Spend')
     expect((await task('show', 'T-1')).out).toMatch(/spent +not reported\n +tokens +–\n/)
@@ -160,6 +201,13 @@ describe('bellwether task', () => {
     await rm(join(root, 'state'), { recursive: true })
     expect((await task('list')).err).toContain('There are no tasks in')
     expect(await readdir(root)).toEqual([])
+    await rm(root, { recursive: true })
+    for (const words of [['list'], ['show', 'T-1'], ['edit', 'T-1', '--title', 'x']])
+      expect(await task(...words)).toEqual({
+        code: 2,
+        out: '',
+        err: expect.stringContaining(`The task root ${root} does not exist.`),
+      })
   })
 
   it('a killed dispatcher loses nothing: its command continues, and the next dispatcher takes the result', async () => {

@@ -239,6 +239,7 @@ function routesWith(ids: Ids): readonly Route[] {
     get('/board/tasks', '/board/tasks'),
     board('POST', '/board/tasks', '/board/tasks', { title: 'more' }),
     get('/board/tasks/:task', `/board/tasks/${ids.task}`),
+    get('/board/tasks/:task/history', `/board/tasks/${ids.task}/history`),
     board('PATCH', '/board/tasks/:task', `/board/tasks/${ids.task}`, { action: 'freeze' }),
     board('POST', '/board/tasks/:task/dispatch', `/board/tasks/${ids.task}/dispatch`, {}),
     board('POST', '/board/control', '/board/control', { paused: true }),

@@ -210,6 +210,19 @@ export const boardRoutes = {
     params: oneTask,
     responses: { 200: taskDetail },
   },
+  'GET /board/tasks/:task/history': {
+    summary: 'Read the creator of a task and its newest events',
+    description: 'The server searches the whole log: this takes about 1 s per GB.',
+    params: oneTask,
+    query: z.object({ limit: limit(1_000, 100) }),
+    responses: {
+      200: z.object({
+        createdBy: z.string().nullable(),
+        events: list(boardEvent).describe('oldest first'),
+        left: z.number().describe('how many older events are left out'),
+      }),
+    },
+  },
   'PATCH /board/tasks/:task': {
     summary: 'Edit a task, or run one action on it',
     params: oneTask,

@@ -52,6 +52,7 @@ export function countingContention(
       return inner.state
     },
     sync: () => inner.sync(),
+    history: (taskId, max) => inner.history(taskId, max),
     async write(decide) {
       const startedMs = clock.monotonicMs()
       for (let tries = 1; ; tries += 1) {

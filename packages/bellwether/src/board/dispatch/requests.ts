@@ -17,6 +17,7 @@ import {
   escalate,
   freeze,
   pause,
+  reject,
   rejected,
   release,
   requireApproval,
@@ -83,6 +84,9 @@ export async function patchRequest(
       break
     case 'approve':
       await approve(ports, taskId, input)
+      break
+    case 'reject':
+      await reject(ports, taskId, input)
       break
     case 'require_approval':
       await requireApproval(ports, taskId, input)

@@ -16,7 +16,7 @@ import { acquire, type Lease, type LockPorts } from './locks/locks.js'
 import { TaskLog } from './log.js'
 import { findRoot, type TaskRoot } from './root.js'
 import { SnapshotWriter } from './snapshot/snapshot-writer.js'
-import type { Board, BoardChange, BoardState, Draft, TaskEvent } from './task.js'
+import type { Board, BoardChange, BoardState, Draft, TaskEvent, TaskHistory } from './task.js'
 
 export interface BoardOptions {
   readonly root: string
@@ -98,6 +98,13 @@ class OpenBoard implements Board {
     await this.#log.sync()
     if (this.state !== before) this.#notify('read')
     return this.state
+  }
+
+  history(taskId: string, max: number): Promise<TaskHistory> {
+    return this.#enqueue(async () => {
+      await this.#sync()
+      return this.#log.history(taskId, max)
+    })
   }
 
   write(decide: (state: BoardState) => readonly Draft[]): Promise<readonly TaskEvent[]> {

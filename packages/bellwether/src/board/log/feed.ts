@@ -6,6 +6,7 @@
 import type { Disk, LogFile } from '../../ports/disk/disk.js'
 import { parseJson } from './json.js'
 import { Reader } from './replay.js'
+import { scanLines } from './scan.js'
 import type { TaskEvent } from './task.js'
 
 export interface Page {
@@ -26,8 +27,6 @@ export interface Feed {
 // The offset of every 256th event is remembered: a page then reads a few hundred lines, not the whole log.
 const markEvery = 256
 const pageMax = 1_000
-const chunkBytes = 2 ** 18
-const newline = 0x0a
 
 export async function openFeed(path: string, disk: Disk): Promise<Feed> {
   let file: LogFile | 'missing' = 'missing'
@@ -65,25 +64,10 @@ export async function openFeed(path: string, disk: Disk): Promise<Feed> {
 
   /** The counted lines from a mark on: those that the fold knows at exactly this offset. */
   async function* lines(log: LogFile, from: number): AsyncGenerator<TaskEvent> {
-    let place = from
-    let rest = Buffer.alloc(0)
-    const chunk = Buffer.allocUnsafe(chunkBytes)
-    for (let at = from; at < reader.position;) {
-      const got = await log.read(chunk, at)
-      if (got === 0) break
-      at += got
-      const bytes = Buffer.concat([rest, chunk.subarray(0, got)])
-      let start = 0
-      for (let stop = bytes.indexOf(newline); stop >= 0; stop = bytes.indexOf(newline, start)) {
-        const event = counted(bytes.subarray(start, stop), place)
-        if (event !== undefined) yield event
-        place += stop + 1 - start
-        start = stop + 1
-      }
-      rest = Buffer.from(bytes.subarray(start))
+    for await (const { place, bytes } of scanLines(log, from, reader.position)) {
+      const event = counted(bytes, place)
+      if (event !== undefined) yield event
     }
-    const last = rest.length > 0 && place < reader.position ? counted(rest, place) : undefined
-    if (last !== undefined) yield last
   }
 
   function counted(bytes: Buffer, place: number): TaskEvent | undefined {

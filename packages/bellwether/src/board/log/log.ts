@@ -10,12 +10,14 @@ import { Retryable } from '@bellwether/protocol'
 import type { Disk, LogFile } from '../../ports/disk/disk.js'
 import { EventIdIndex, EventIdIndexLost } from './event-id-index.js'
 import type { Fold } from './fold.js'
+import { parseJson } from './json.js'
 import { lineAt } from './line-at.js'
 import { Reader, type ReplayReport } from './replay.js'
 import { resume } from './resume.js'
 import { resumeMinBytes, writeResumeData, type ResumeData } from './resume-point.js'
 import { explainDisk, type TaskRoot } from './root.js'
-import type { TaskEvent } from './task.js'
+import { scanLines } from './scan.js'
+import type { TaskEvent, TaskHistory } from './task.js'
 
 const newline = 0x0a
 // Enough to find the place in the file; rebuild-snapshot lists all of them.
@@ -197,6 +199,24 @@ export class TaskLog {
   async find(eventId: string): Promise<TaskEvent | undefined> {
     const place = await this.#placeOf(eventId)
     return place === undefined ? undefined : (JSON.parse(await lineAt(this.#file, place)) as TaskEvent)
+  }
+
+  /** The lines of a task that count. Only lines that contain its id are parsed, unless a writer may have escaped the id. */
+  async history(taskId: string, max: number): Promise<TaskHistory> {
+    const isPlain = /^[\x20-\x7e]*$/.test(taskId) && !/["\\/]/.test(taskId)
+    const events: TaskEvent[] = []
+    let createdBy: string | null = null
+    let count = 0
+    const text = Buffer.from(isPlain ? JSON.stringify(taskId) : '')
+    for await (const { place, bytes } of scanLines(this.#file, 0, this.#reader.position, text)) {
+      const event = parseJson(bytes.toString('utf8')) as TaskEvent | null | undefined
+      if (event?.taskId !== taskId || (await this.#placeOf(event.eventId)) !== place) continue
+      createdBy ??= event.actor
+      count += 1
+      events.push(event)
+      if (events.length > max) events.shift()
+    }
+    return { createdBy, events, left: count - events.length }
   }
 
   /** Writes the data that a snapshot needs to resume from here, and frees the ids that are now in its index file. */

@@ -116,6 +116,16 @@ export interface BoardState {
   readonly control: Readonly<Record<string, unknown>>
 }
 
+/** The lines of one task that count. */
+export interface TaskHistory {
+  /** The actor of the first line; null: the log does not have the task. */
+  readonly createdBy: string | null
+  /** The newest ones, oldest first. */
+  readonly events: readonly TaskEvent[]
+  /** How many older ones are left out. */
+  readonly left: number
+}
+
 export type BoardChange = 'written' | 'read'
 
 /** An open task root. */
@@ -124,6 +134,8 @@ export interface Board {
   readonly state: BoardState
   /** Reads what other processes appended. */
   sync(): Promise<BoardState>
+  /** Reads the newest lines of a task from the log, which takes time in proportion to the log: about 1 s per GB. */
+  history(taskId: string, max: number): Promise<TaskHistory>
   /**
    * Under the lock: syncs, calls `decide` (a pure function) with the fresh state, appends its drafts as one group with
    * fsync, folds them and returns the lines. Throws InvalidInput if a draft is not a legal transition; then nothing is

@@ -1,5 +1,5 @@
 /**
- * The commands of an operator: to the whole board (pause, resume) and to one task (freeze, abort, approve, escalate). Each
+ * The commands of an operator: to the whole board (pause, resume) and to one task (freeze, abort, approve, reject, escalate). Each
  * command is one group of lines with its actor and time, decided under the lock. A command that changes nothing is rejected
  * with a reason. An abort is in the log before the turn is stopped.
  */
@@ -41,6 +41,9 @@ export function taskIn(state: BoardState, taskId: string): Task {
 function signed({ by, reason }: OperatorInput, nowMs: number): SignedNote {
   return { by: actorName(by), at: iso(nowMs), ...defined({ reason: reasonText(reason) }) }
 }
+
+const signedReason = (what: string, { by, reason }: SignedNote): string =>
+  `${what} by ${by}${reason === undefined ? '' : `: ${reason}`}`
 
 export function pause({ board, nowMs }: OperatorPorts, input: OperatorInput): Lines {
   return board.write((state) => {
@@ -119,6 +122,32 @@ export function approve({ board, nowMs }: OperatorPorts, taskId: string, input: 
   })
 }
 
+/** Ends a task that waits for approval as failed. If a person lets agents retry it, it needs approval again. */
+export function reject({ board, nowMs }: OperatorPorts, taskId: string, input: OperatorInput): Lines {
+  return board.write((state) => {
+    const task = taskIn(state, taskId)
+    if (task.status === 'done') throw rejected(`Task "${taskId}" is already done.`, 'already_done')
+    if (task.status === 'failed') throw rejected(`Task "${taskId}" has already failed.`, 'already_failed')
+    const why = !needsApproval(task) ? 'does not need approval' : approvalOf(task) !== null ? 'is approved' : null
+    if (why !== null || openRun(task) !== null)
+      throw rejected(
+        `Cannot reject task "${taskId}": it ${why ?? 'is running'}.`,
+        'not_awaiting_approval',
+        `End it with bellwether task abort ${taskId}.`,
+      )
+    const note = signed(input, nowMs())
+    const reason = signedReason('rejected', note)
+    const payload = {
+      rejection: note,
+      reason,
+      reasonCode: 'rejected',
+      claim: null,
+      ...withoutRecovery(task, 'approval'),
+    }
+    return draftsAlongPath(statusPath(task.status, 'failed') ?? [], { taskId, actor: note.by, payload })
+  })
+}
+
 /** Ends a task as failed. If a turn is running, this only records the abort: the reconciler stops the turn. */
 export function abort({ board, nowMs }: OperatorPorts, taskId: string, input: OperatorInput): Lines {
   return board.write((state) => {
@@ -128,7 +157,7 @@ export function abort({ board, nowMs }: OperatorPorts, taskId: string, input: Op
     if (abortOf(task) !== null) throw rejected(`Task "${taskId}" is already being aborted.`, 'already_aborted')
     const note = signed(input, nowMs())
     if (openRun(task) !== null && task.status === 'in_progress') return noted(task, note.by, { abort: note })
-    const reason = `aborted by ${note.by}${note.reason === undefined ? '' : `: ${note.reason}`}`
+    const reason = signedReason('aborted', note)
     const payload = { reason, reasonCode: 'aborted', claim: null }
     return draftsAlongPath(statusPath(task.status, 'failed') ?? [], { taskId, actor: note.by, payload })
   })
@@ -145,7 +174,7 @@ export function escalate(
     if (task.status === 'done') throw rejected(`Task "${taskId}" is done, which is final.`, 'already_done')
     const note = signed(input, nowMs())
     const entry = handoffEntry(recovery, taskId, 'escalated', nowMs(), 'escalate')
-    const reason = `escalated by ${note.by}${note.reason === undefined ? '' : `: ${note.reason}`}`
+    const reason = signedReason('escalated', note)
     const payload = { reason, reasonCode: 'escalated', claim: null, ...recoveryPayload(task, entry) }
     if (task.status === 'blocked') return noted(task, note.by, payload)
     return draftsAlongPath(statusPath(task.status, 'blocked') ?? [], { taskId, actor: note.by, payload })

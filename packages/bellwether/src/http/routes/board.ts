@@ -15,12 +15,14 @@ import {
   patchRequest,
 } from '../../board/dispatch/requests.js'
 import type { Feed } from '../../board/log/feed.js'
+import { taskIn } from '../../board/tasks/operator-commands.js'
 import { openRun, pausedBy } from '../../board/tasks/task-fields.js'
 import { listTasks, taskView, type TaskView } from '../../board/tasks/task-view.js'
 import { readTurnStatuses } from '../../kernel/reads/turn-detail.js'
 import type { Queryable } from '../../ports/database/database.js'
-import { linkClient, type Api, type RequestOf } from '../api.js'
-import { serveStream, type Stream, type StreamEvent } from '../sse.js'
+import { linkClient, type Api } from '../api.js'
+import { boardStreams } from '../board-stream.js'
+import { serveStream } from '../sse.js'
 import { costOf, momentOf, openTaskCosts, orNothing, taskStateOf } from '../task-details.js'
 
 export interface BoardParts {
@@ -33,8 +35,6 @@ export interface BoardParts {
   readonly log: Log
   readonly signal: AbortSignal
 }
-
-const pollMs = 500 // between two looks at the end of the log
 
 export function boardRoutes(api: Api, parts: BoardParts, db: Queryable): void {
   const { dispatcher, caches, clock } = parts
@@ -76,6 +76,11 @@ export function boardRoutes(api: Api, parts: BoardParts, db: Queryable): void {
 
   api('GET /board/tasks/:task', ({ params }) => detailOf({ taskId: params.task }))
 
+  api('GET /board/tasks/:task/history', async ({ params, query }) => {
+    taskIn(await dispatcher.board.sync(), params.task)
+    return dispatcher.board.history(params.task, query.limit)
+  })
+
   api('PATCH /board/tasks/:task', async (request) =>
     detailOf(await patchRequest(dispatcher, request.params.task, request.body, by(request))),
   )
@@ -111,38 +116,12 @@ export function boardRoutes(api: Api, parts: BoardParts, db: Queryable): void {
 
   api('POST /board/control', (request) => controlRequest(dispatcher, request.body, by(request)))
 
-  // One reader of the log serves all streams, one question at a time.
-  let queue: Promise<unknown> = Promise.resolve()
-  const since = (cursor: number | null) => {
-    const page = queue.then(() => parts.feed.since(cursor))
-    queue = page.catch(() => undefined)
-    return page
-  }
+  const open = boardStreams(parts)
   const serve = serveStream('events of the board', parts)
 
-  api('GET /board/events', (request, reply) => serve(reply, () => streamOf(request)))
-
-  function streamOf({ headers, query }: RequestOf<'GET /board/events'>): Stream {
+  api('GET /board/events', ({ headers, query }, reply) => {
     const last = headers['last-event-id']
-    let cursor = typeof last === 'string' && /^\d{1,15}$/.test(last) ? Number(last) : (query.cursor ?? null)
-    return {
-      async next() {
-        if (cursor === null) {
-          cursor = (await since(null)).cursor
-          return { events: [{ id: String(cursor), event: 'hello', data: { cursor } }], more: true }
-        }
-        const page = await since(cursor)
-        const first = page.cursor - page.events.length + 1
-        const events: StreamEvent[] = page.events.map((event, at) => ({
-          id: String(first + at),
-          event: event.type,
-          data: event,
-        }))
-        if (page.reset) events.unshift({ id: '0', event: 'reset', data: { cursor: 0 } })
-        cursor = page.cursor
-        return { events, more: page.more }
-      },
-      wait: (signal) => clock.sleep(pollMs, signal),
-    }
-  }
+    const cursor = typeof last === 'string' && /^\d{1,15}$/.test(last) ? Number(last) : (query.cursor ?? null)
+    return serve(reply, () => open(cursor))
+  })
 }

@@ -179,9 +179,7 @@ describe('contention', () => {
     const inner = {
       ...real,
       write: (decide: Parameters<typeof real.write>[0]) =>
-        (busy -= 1) >= 0
-          ? Promise.reject(new LockContention(3_000, 'another process holds it'))
-          : real.write(decide),
+        (busy -= 1) >= 0 ? Promise.reject(new LockContention(3_000, 'another process holds it')) : real.write(decide),
     }
     const ports = { clock: made.clock, random: { next: () => 0.5 }, alerts: { raise: () => undefined } }
     const { board, contention } = countingContention(inner, { ...ports, retry: defaultCallPolicy.retry })

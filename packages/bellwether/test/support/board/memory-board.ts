@@ -42,6 +42,10 @@ export function openMemoryBoard(
       if (sync() !== before) notify('read')
       return fold.state()
     },
+    async history(taskId, max) {
+      const events = shared.events.filter((event) => event.taskId === taskId)
+      return { createdBy: events[0]?.actor ?? null, events: events.slice(-max), left: Math.max(0, events.length - max) }
+    },
     async write(decide) {
       const before = shared.lock
       let free = () => {}

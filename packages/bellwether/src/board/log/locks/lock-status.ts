@@ -100,8 +100,7 @@ export function lockStatus(file: LockFile, { nowMs, graceMs, machine }: LockCont
   const ageMs = sinceMs >= 0 ? sinceMs : Math.max(0, nowMs - file.changedAtMs)
   const known = { expired, ownerAlive, abandoned, ageMs }
   if (overMs > graceMs) return { ...known, stale: 'expired', why: 'past its expiry and the grace period' }
-  if (expired && ownerAlive === false)
-    return { ...known, stale: 'owner-dead', why: 'expired, and its process is gone' }
+  if (expired && ownerAlive === false) return { ...known, stale: 'owner-dead', why: 'expired, and its process is gone' }
   const aheadSec = Math.round(-sinceMs / 1_000)
   const why = expired
     ? 'expired, but within the grace period'

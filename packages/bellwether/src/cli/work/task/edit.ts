@@ -1,17 +1,18 @@
 /** The commands of `bellwether task` that change a task or the board. */
 import { defined } from '@bellwether/base'
 import { InvalidInput, type TaskAction } from '@bellwether/protocol'
-import { newTask } from '@bellwether/protocol/task-input'
+import { newTask, taskChange } from '@bellwether/protocol/task-input'
 import type { BodyFor } from '@bellwether/protocol/http'
 import { InvalidArgumentError, type Command } from 'commander'
 import { checked } from '../../../board/tasks/input.js'
-import { addTask, blockTask, claimTask, retryTask } from '../../../board/tasks/task-commands.js'
+import { addTask, blockTask, changeTask, claimTask, retryTask } from '../../../board/tasks/task-commands.js'
 import {
   abort,
   approve,
   escalate,
   freeze,
   pause,
+  reject,
   release,
   requireApproval,
   resume,
@@ -28,27 +29,27 @@ import { print as answer } from '../../shared/output.js'
 import { readInstruction } from '../../shared/instruction.js'
 import { boardServer, onRoot, whoAmI, withCommon, type CommonFlags, type Opened } from './root.js'
 
-interface AddFlags extends CommonFlags {
-  readonly id?: string
+interface FieldFlags extends CommonFlags {
+  readonly title?: string
   readonly instruction?: string
   readonly file?: string
   readonly priority?: number
   readonly impact?: number
-  readonly after?: string[]
+  /** False: `--no-after`, an empty list. */
+  readonly after?: string[] | false
   readonly role?: string
   readonly agent?: string
-  readonly capability?: string[]
-  readonly verify?: string[]
+  readonly capability?: string[] | false
+  readonly verify?: string[] | false
   readonly review?: boolean
   readonly approval?: boolean
 }
 
 const instructionMaxBytes = 100_000
 
-export function addCommand(task: Command): void {
-  withCommon(task.command('add <title>'))
-    .description('add a task')
-    .option('--id <id>', 'id of the task (default: the next T-…)')
+/** The options for the fields of a task, which `add` sets and `edit` changes. */
+function withFields(command: Command): Command {
+  return command
     .option('--instruction <text>', 'what to do')
     .option('--file <file>', 'read the instruction from a file; - for stdin')
     .option('--priority <n>', 'higher runs first', anyNumber)
@@ -60,24 +61,31 @@ export function addCommand(task: Command): void {
     .option('--verify <command>', 'a command that must pass; may be repeated', collect)
     .option('--review', 'a person reviews it after acceptance')
     .option('--approval', 'a person must approve it before dispatch')
-    .action(async (title: string, flags: AddFlags) => {
-      const instruction = await instructionOf(flags)
-      const input = {
-        title,
-        ...defined({
-          taskId: flags.id,
-          instruction,
-          priority: flags.priority,
-          impact: flags.impact,
-          dependencies: flags.after,
-          role: flags.role,
-          agent: flags.agent,
-          capabilities: flags.capability,
-          verify: flags.verify,
-          review: flags.review,
-          requiresApproval: flags.approval,
-        }),
-      }
+}
+
+async function fieldsOf(flags: FieldFlags) {
+  const list = (values: string[] | false | undefined) => (values === false ? [] : values)
+  return defined({
+    title: flags.title,
+    instruction: await instructionOf(flags),
+    priority: flags.priority,
+    impact: flags.impact,
+    dependencies: list(flags.after),
+    role: flags.role,
+    agent: flags.agent,
+    capabilities: list(flags.capability),
+    verify: list(flags.verify),
+    review: flags.review,
+    requiresApproval: flags.approval,
+  })
+}
+
+export function addCommand(task: Command): void {
+  withFields(withCommon(task.command('add <title>')))
+    .description('add a task')
+    .option('--id <id>', 'id of the task (default: the next T-…)')
+    .action(async (title: string, flags: FieldFlags & { readonly id?: string }) => {
+      const input = { ...(await fieldsOf(flags)), title, ...defined({ taskId: flags.id }) }
       const server = boardServer(flags)
       if (server !== undefined) {
         const made = await server.ask('POST /board/tasks', { body: input })
@@ -90,7 +98,33 @@ export function addCommand(task: Command): void {
     })
 }
 
-async function instructionOf(flags: AddFlags): Promise<string | undefined> {
+export function editCommand(task: Command): void {
+  withFields(withCommon(task.command('edit <id>')))
+    .description('change fields of a task; a list replaces the old one, and a run that is open is not affected')
+    .option('--title <text>', 'the new title')
+    .option('--no-after', 'remove all dependencies')
+    .option('--no-capability', 'remove all capabilities')
+    .option('--no-verify', 'remove all verify commands')
+    .option('--no-review', 'no person reviews it')
+    .option('--no-approval', 'no person must approve it')
+    .action(async (id: string, flags: FieldFlags) => {
+      const change = await fieldsOf(flags)
+      const names = Object.keys(change)
+      const show = () =>
+        answer(flags, { taskId: id, changed: names }, () => plain(`${id}: changed ${names.join(', ')}`))
+      const server = boardServer(flags)
+      if (server !== undefined) {
+        await changed(server, id, change)
+        return show()
+      }
+      return onRoot(flags, 'write', async ({ operator }) => {
+        await changeTask(operator, id, checked(taskChange, change, 'change'), whoAmI(flags))
+        show()
+      })
+    })
+}
+
+async function instructionOf(flags: FieldFlags): Promise<string | undefined> {
   if (flags.file === undefined) return flags.instruction
   if (flags.instruction !== undefined) {
     throw new InvalidInput('--instruction and --file cannot be combined.', {
@@ -131,6 +165,7 @@ const moves: readonly (readonly [name: string, description: string, past: string
   ['unfreeze', 'allow a frozen task to be dispatched', 'is not frozen any more', unfreeze],
   ['release', 'let a task continue that is held because of a damaged line of the log', 'is released', release],
   ['approve', 'approve a task that needs approval', 'is approved', approve],
+  ['reject', 'reject a task that needs approval: it fails', 'is rejected', reject],
   ['require-approval', 'require approval before a task is dispatched', 'needs approval', requireApproval],
   ['abort', 'end a task as failed and stop its turn', 'is aborted', abort],
 ]

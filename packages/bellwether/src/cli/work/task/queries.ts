@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { errorMessage, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput, moneySpent, tokensSpent } from '@bellwether/protocol'
-import type { BoardTaskDetail, EventOf } from '@bellwether/protocol/http'
+import type { BoardTaskDetail, EventOf, ResponseOf } from '@bellwether/protocol/http'
 import { Option, type Command } from 'commander'
 import { openFeed } from '../../../board/log/feed.js'
 import { defaultBudget, type BudgetPolicy } from '../../../board/policies/budget.js'
@@ -12,7 +12,7 @@ import type { ReadyRules } from '../../../board/tasks/ready.js'
 import { taskBudget } from '../../../board/tasks/task-budget.js'
 import { listTasks, taskView, type TaskPage, type TaskView } from '../../../board/tasks/task-view.js'
 import { markdownReport } from '../../../board/tasks/markdown-report.js'
-import { taskStatuses, type TaskEvent, type TaskStatus } from '../../../board/log/task.js'
+import { taskStatuses, type TaskEvent, type TaskHistory, type TaskStatus } from '../../../board/log/task.js'
 import { retryCall } from '../../../ports/retry.js'
 import type { Client } from '../../../client/client.js'
 import { block, plain } from '../../../client/sanitize.js'
@@ -78,23 +78,32 @@ function listText(page: TaskPage): string {
 
 export function showCommand(task: Command): void {
   withCommon(task.command('show <id>'))
-    .description('show one task: what it waits for, its runs, and what it has spent of its budget')
-    .action(async (id: string, flags: CommonFlags) => {
-      const print = (view: ShownTask) => answer(flags, view, () => taskText(view))
+    .description('show one task: what it waits for, its runs, its history, and what it has spent of its budget')
+    .option('--events <n>', 'how many of its newest events to show, at most 1000', wholeUpTo(pageMax), 20)
+    .action(async (id: string, flags: CommonFlags & { events: number }) => {
+      const print = (view: ShownTask, history: History) =>
+        answer(flags, { ...view, history }, () => taskText(view, history))
+      const limit = Math.max(1, flags.events)
       const server = boardServer(flags)
-      if (server !== undefined) return print(await server.ask('GET /board/tasks/:task', { params: { task: id } }))
+      if (server !== undefined) {
+        const params = { task: id }
+        const view = await server.ask('GET /board/tasks/:task', { params })
+        return print(view, await server.ask('GET /board/tasks/:task/history', { params, query: { limit } }))
+      }
       return onRoot(flags, 'read', async (opened) => {
         const rules = await rulesOf(opened)
         const { state } = opened.board
         const view = taskView(state, id, systemClock.wallMs(), rules)
-        print({ ...view, budget: taskBudget(state.tasks.get(view.taskId)!, rules.budget) })
+        const budget = taskBudget(state.tasks.get(view.taskId)!, rules.budget)
+        print({ ...view, budget }, await opened.board.history(id, limit))
       })
     })
 }
 
 type ShownTask = (TaskView & Pick<BoardTaskDetail, 'budget'>) | BoardTaskDetail
+type History = TaskHistory | ResponseOf<'GET /board/tasks/:task/history'>
 
-function taskText(view: ShownTask): string {
+function taskText(view: ShownTask, { createdBy, events, left }: History): string {
   const details = facts([
     ['status', `${view.status}${view.reason === null ? '' : ` (${view.reason})`}`],
     ['waits for', view.waitsFor ?? (view.status === 'done' ? '– (done)' : '– (ready)')],
@@ -104,7 +113,7 @@ function taskText(view: ShownTask): string {
     ['depends on', view.dependencies.join(', ') || '–'],
     ['spent', moneySpent(view)],
     ['tokens', view.budget === null ? '–' : tokensSpent(view.budget)],
-    ['created', view.createdAt],
+    ['created', `${view.createdAt}${createdBy === null ? '' : ` by ${createdBy}`}`],
     ['changed', view.updatedAt],
   ])
   const { instruction } = view.fields
@@ -119,7 +128,16 @@ function taskText(view: ShownTask): string {
   ])
   const headings = ['STARTED', 'AGENT', 'OUTCOME', 'REASON', 'TOKENS', 'TIME']
   const runTable = runs.length === 0 ? '' : `\n\n${table(headings, runs, process.stdout.columns)}`
-  return `${plain(view.taskId)}  ${plain(view.title)}\n${details}${text}${runTable}`
+  const lines = events.map((event) => [
+    event.at.slice(0, 19).replace('T', ' '),
+    event.actor,
+    event.type,
+    aboutOf(event),
+  ])
+  const older = left === 0 ? '' : `\n… and ${left} older events (--events)`
+  const history =
+    lines.length === 0 ? '' : `\n\n${table(['AT', 'BY', 'EVENT', 'ABOUT'], lines, process.stdout.columns)}${older}`
+  return `${plain(view.taskId)}  ${plain(view.title)}\n${details}${text}${runTable}${history}`
 }
 
 /** Why the board did not accept the last run. */
@@ -185,13 +203,15 @@ const pollMs = 250
 
 function printEvent(flags: CommonFlags, event: TaskEvent | EventOf<'GET /board/events', '*'>, cursor: number): void {
   if (flags.json === true) return printLine({ cursor, ...event })
-  const { payload } = event
-  const word = [payload['reason'], payload['title']].find((value) => typeof value === 'string')
-  // A note without a text is described by its keys.
-  const about =
-    word ?? (event.type === 'task_noted' || event.type === 'board_control' ? Object.keys(payload).join(', ') : '')
+  const about = aboutOf(event)
   const words = [event.at.slice(0, 19).replace('T', ' '), event.messageType.padEnd(9), event.taskId, event.type]
   process.stdout.write(`${plain(`${words.join('  ')} by ${event.actor}${about === '' ? '' : `: ${about}`}`)}\n`)
+}
+
+function aboutOf({ type, payload }: Pick<TaskEvent, 'type' | 'payload'> | EventOf<'GET /board/events', '*'>): string {
+  const word = [payload['reason'], payload['title']].find((value) => typeof value === 'string')
+  // A note without a text is described by its keys.
+  return word ?? (type === 'task_noted' || type === 'board_control' ? Object.keys(payload).join(', ') : '')
 }
 
 export function synthesizeCommand(task: Command): void {

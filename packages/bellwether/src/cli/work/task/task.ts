@@ -11,8 +11,9 @@ const definitions: readonly { readonly verbs: readonly string[]; readonly load: 
   { verbs: ['add'], load: async () => (await import('./edit.js')).addCommand },
   { verbs: ['list'], load: async () => (await import('./queries.js')).listCommand },
   { verbs: ['show'], load: async () => (await import('./queries.js')).showCommand },
+  { verbs: ['edit'], load: async () => (await import('./edit.js')).editCommand },
   {
-    verbs: ['claim', 'block', 'escalate', 'freeze', 'unfreeze', 'release', 'approve', 'require-approval', 'abort'],
+    verbs: 'claim block escalate freeze unfreeze release approve reject require-approval abort'.split(' '),
     load: async () => (await import('./edit.js')).moveCommands,
   },
   { verbs: ['done'], load: async () => (await import('./done.js')).doneCommand },
