@@ -193,8 +193,9 @@ describe('contention', () => {
 
   it('the error of a write that never got the lock names the time of all tries', async () => {
     const made = makeWorld()
-    const busy = () => Promise.reject(new LockContention(3_000, 'old (pid 7 on far) holds it'))
-    const inner = { ...boardOf(made), write: () => made.clock.sleep(3_000).then(busy) }
+    const lockWaitMs = 3_000
+    const busy = () => Promise.reject(new LockContention(lockWaitMs, 'old (pid 7 on far) holds it'))
+    const inner = { ...boardOf(made), write: () => made.clock.sleep(lockWaitMs).then(busy) }
     const ports = { clock: made.clock, random: { next: () => 0.5 }, alerts: { raise: () => undefined } }
     const { board } = countingContention(inner, { ...ports, retry: defaultCallPolicy.retry })
     const failed = expect(board.write(() => [])).rejects.toThrow(

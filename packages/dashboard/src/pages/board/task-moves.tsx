@@ -13,16 +13,19 @@ interface Move {
 
 const moves: readonly Move[] = [
   { action: 'approve', name: 'Approve', on: ['pending', 'blocked'] },
+  { action: 'reject', name: 'Reject', on: ['pending', 'blocked'] },
   { action: 'done', name: 'It is done', on: ['review', 'in_progress', 'claimed', 'blocked'] },
   { action: 'retry', name: 'Try again', on: ['blocked', 'failed', 'review'] },
   { action: 'escalate', name: 'Give to a person', on: ['pending', 'in_progress'] },
   { action: 'abort', name: 'Abort', on: ['pending', 'claimed', 'in_progress', 'blocked'] },
 ]
 
-/** Approval is offered only if the task waits for one. */
+const decisions: ReadonlySet<TaskAction> = new Set<TaskAction>(['approve', 'reject'])
+
+/** Approval and rejection are offered only if the task waits for one of them. */
 function allowed(task: Task): readonly Move[] {
   return moves.filter(
-    (move) => move.on.includes(task.status) && (move.action !== 'approve' || task.waitCode === 'approval'),
+    ({ action, on }) => on.includes(task.status) && (!decisions.has(action) || task.waitCode === 'approval'),
   )
 }
 
