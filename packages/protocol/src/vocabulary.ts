@@ -15,6 +15,10 @@ export const budgetExceeded = 'budget_exceeded'
 export const budgetKeys = ['tokens', 'cost_micros', 'wall_ms'] as const
 export type BudgetKey = (typeof budgetKeys)[number]
 
+/** What may be done when a budget is short or exceeded: change the next call or run, or end it. */
+export const degradeActions = ['reduced_context', 'cheaper_model', 'fewer_tools', 'manual_handoff', 'stop_run'] as const
+export type DegradeAction = (typeof degradeActions)[number]
+
 /** Kinds of deliverables: what the agent made, or what there is if the turn did not succeed. */
 export const deliverableKinds = ['result', 'fallback'] as const
 export type DeliverableKind = (typeof deliverableKinds)[number]

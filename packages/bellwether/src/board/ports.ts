@@ -2,7 +2,7 @@
  * The interfaces that the board needs from outside: start and stop turns, read how a turn ended, inspect files on disk.
  * The runtime implements them; the board imports neither the kernel nor the view.
  */
-import type { BudgetKey } from '@bellwether/protocol'
+import type { BudgetKey, DegradeAction } from '@bellwether/protocol'
 import type { TaskPurse, Usage } from './policies/budget.js'
 
 /** One turn to start. `key` is the eventId of the intent line: the same key never starts a second turn. */
@@ -13,6 +13,10 @@ export interface SpawnRequest {
   readonly prompt: string
   /** Pays for the turn and its children. */
   readonly purse: TaskPurse
+  /** The degrade actions of this run. */
+  readonly degrade: readonly DegradeAction[]
+  /** What to do, in order, when the purse does not cover a call of the turn. */
+  readonly degradePolicy: readonly DegradeAction[]
 }
 
 /** `unknown`: this kernel does not know the key (another database, or the turn is past retention). */

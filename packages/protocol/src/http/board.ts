@@ -159,7 +159,11 @@ const report = z.object({
       cooldownActive: z.boolean(),
       cooldownUntil: z.string().nullable(),
       metrics: z.object({ elapsedMs: z.number(), tokenUsage: z.number(), costMicros: z.number() }),
-      degradeAction: z.string().nullable(),
+      degradeAction: z
+        .string()
+        .nullable()
+        .describe('the action that was taken because a limit was reached or exceeded'),
+      degradeEffect: z.string().nullable().describe('what the action changes'),
       exceededKeys: list(z.string()),
     })
     .nullable(),

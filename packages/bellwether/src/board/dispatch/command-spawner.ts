@@ -88,7 +88,10 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
   async function run(request: SpawnRequest, timeoutMs: number, byBudget: boolean, stop: AbortSignal): Promise<void> {
     const ran = await runCommand(
       {
-        command: ['/bin/sh', '-c', script, 'agent', join(runsFolder, request.key), options.command],
+        command: [
+          ...(request.degrade.length > 0 ? ['env', `BELLWETHER_DEGRADE=${request.degrade.join(',')}`] : []),
+          ...['/bin/sh', '-c', script, 'agent', join(runsFolder, request.key), options.command],
+        ],
         root,
         timeoutMs,
         environment: options.environment,

@@ -26,6 +26,7 @@ export function spawnReport(
     cooldownUntil: null,
     metrics: { elapsedMs: 0, tokenUsage: 0, costMicros: 0 },
     degradeAction: null,
+    degradeEffect: null,
     exceededKeys: [],
     ...rest,
   }

@@ -63,7 +63,7 @@ export async function respawnTurn(
     const run = task === undefined ? null : openRun(task)
     if (lines.length === 0 || task === undefined || run?.runId !== runId) return false
     dispatcher.log.warn({ taskId, runId }, 'spawning the turn of a run that never started')
-    const { prompt } = await buildPrompt(dispatcher, policies, task)
+    const { prompt } = await buildPrompt(dispatcher, policies, task, run.agent)
     await spawnTurn(dispatcher, policies, { taskId, agent: run.agent }, { runId, prompt, beforeMs })
     return true
   })

@@ -4,7 +4,7 @@
  * turn, that move stands.
  */
 import { defined, errorMessage } from '@bellwether/base'
-import { InvalidInput, type BudgetKey } from '@bellwether/protocol'
+import { budgetExceeded, InvalidInput, type BudgetKey } from '@bellwether/protocol'
 import { retryCall } from '../../ports/retry.js'
 import {
   withExistingAgents,
@@ -23,10 +23,9 @@ import { eligibleChain } from '../policies/eligible.js'
 import {
   budgetPayload,
   budgetsOf,
+  degradeEffects,
   policyKeys,
   recordAndCheckBudget,
-  type BudgetVerdict,
-  type ExceededKey,
   type Usage,
 } from '../policies/budget.js'
 import type { Backfill, LessonSource } from '../policies/knowledge.js'
@@ -42,7 +41,6 @@ export type Verdict =
   | { readonly is: 'failed'; readonly reasonCode: string; readonly detail: string }
   /** No agent can help: it needs a person. */
   | { readonly is: 'person'; readonly reasonCode: string; readonly detail: string }
-  | { readonly is: 'over_budget'; readonly detail: string }
 
 export interface Closing extends Usage {
   readonly outcome: string
@@ -95,7 +93,7 @@ async function judge(
 ): Promise<Verdict | { readonly waiting: readonly string[] }> {
   const detail = ended.error ?? `the turn ended with ${ended.outcome}`
   if (ended.outcome !== 'success') {
-    if (ended.error === 'budget_exceeded') return { is: 'over_budget', detail }
+    if (ended.error === budgetExceeded) return { is: 'failed', reasonCode: budgetExceeded, detail }
     return { is: 'failed', reasonCode: 'spawn_failed', detail }
   }
   // An aborted task needs no evidence.
@@ -190,7 +188,9 @@ export function closingDrafts(
   const { outcome, verdict } = closing
   const [tokenUsage, elapsedMs] = [usageCount(closing.tokenUsage), usageCount(closing.elapsedMs)]
   const costMicros = usageCount(closing.costMicros ?? 0)
-  const usage = { ...closing, taskId, agent: run.agent }
+  const isStopped = verdict.is === 'failed' && verdict.reasonCode === budgetExceeded
+  const stoppedBy = isStopped ? policyKeys(closing.exceededKeys ?? []) : undefined
+  const usage = { ...closing, taskId, agent: run.agent, stoppedBy }
   const budget = recordAndCheckBudget(policies.budget, budgetsOf(task), usage, iso(nowMs))
   const ending = {
     runId,
@@ -223,20 +223,25 @@ export function closingDrafts(
       { taskId, type: 'task_failed', actor, payload: { ...ending, reason, reasonCode: 'aborted', abort: null, spawn } },
     ]
   }
-  if (verdict.is === 'over_budget' || !budget.verdict.allowed) {
-    const over = overBudget(budget.verdict, closing.exceededKeys ?? [])
-    const entry = handoffEntry(policies.recovery, taskId, 'budget_exceeded', nowMs, 'escalate')
-    const spawn = spawnReport(about, { metrics, ...over, recoveryState: entry.recoveryState })
+  if (!budget.verdict.allowed) {
+    const { degradeAction, exceededKeys, reasonCode, nextAssignee, action } = budget.verdict
+    const entry = handoffEntry(policies.recovery, taskId, reasonCode, nowMs, 'escalate')
+    const spawn = spawnReport(about, {
+      metrics,
+      reasonCode,
+      nextAssignee,
+      action,
+      degradeAction,
+      degradeEffect: degradeEffects[degradeAction],
+      exceededKeys,
+      recoveryState: entry.recoveryState,
+    })
     const accepted = verdict.is === 'done' ? { evidence: boundedEvidence(verdict.evidence) } : {}
-    return [
-      blocked(task, actor, 'budget_exceeded', 'budget_exceeded', {
-        ...ending,
-        ...accepted,
-        spawn,
-        ...recoveryPayload(task, entry),
-        degradeAction: over.degradeAction,
-      }),
-    ]
+    const payload = { ...ending, ...accepted, spawn, degradeAction }
+    if (degradeAction === 'stop_run')
+      return [{ taskId, type: 'task_failed', actor, payload: { ...payload, reason: reasonCode, reasonCode } }]
+    const assigned = degradeAction === 'manual_handoff' ? { assignee: nextAssignee } : {}
+    return [blocked(task, actor, reasonCode, reasonCode, { ...payload, ...assigned, ...recoveryPayload(task, entry) })]
   }
   if (verdict.is === 'done') {
     const spawn = spawnReport(about, { metrics, attempt: task.runs.length })
@@ -311,19 +316,6 @@ function blocked(
     type: 'task_blocked',
     actor,
     payload: { ...payload, reason: reason.slice(0, reasonMaxChars), reasonCode },
-  }
-}
-
-function overBudget(budget: BudgetVerdict, stoppedBy: readonly BudgetKey[]) {
-  const stopped = { reasonCode: 'budget_exceeded', nextAssignee: 'human', action: 'escalate' } as const
-  if (!budget.allowed)
-    return { ...stopped, degradeAction: budget.degradeAction, exceededKeys: merged(budget.exceededKeys) }
-  // The kernel stopped the turn at its limit: the recorded usage may be slightly lower.
-  const degradeAction = budget.limits.onExceeded ?? budget.limits.degradePolicy[0] ?? 'manual_handoff'
-  return { ...stopped, degradeAction, exceededKeys: merged([]) }
-
-  function merged(keys: readonly ExceededKey[]): readonly ExceededKey[] {
-    return [...new Set([...keys, ...policyKeys(stoppedBy)])]
   }
 }
 

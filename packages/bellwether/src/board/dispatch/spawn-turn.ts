@@ -4,26 +4,44 @@
  * before it started is stopped. start-run.ts and respawn.ts decide when to spawn.
  */
 import { errorMessage } from '@bellwether/base'
-import { Terminal } from '@bellwether/protocol'
+import { degradeActions, Terminal, type DegradeAction } from '@bellwether/protocol'
 import { retryCall } from '../../ports/retry.js'
 import { forgetRun, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
 import { openRun } from '../tasks/task-fields.js'
 import type { KernelIdentity, TurnStatus } from '../ports.js'
-import { purseOf } from '../policies/budget.js'
+import { limitsFor, nextRunDegrade, purseOf } from '../policies/budget.js'
 import type { KnowledgeOutcome } from '@bellwether/protocol/http'
 import { promptFor } from './prompt.js'
 import { closeRun } from './settle.js'
 import type { Task } from '../log/task.js'
 
-/** The prompt for the agent, and the result of looking for hints. */
+/** The prompt for the agent, the result of looking for hints, and how the run is degraded. */
 export async function buildPrompt(
   dispatcher: Dispatcher,
   policies: DispatchPolicies,
   task: Task,
-): Promise<{ readonly prompt: string; readonly knowledge: KnowledgeOutcome }> {
+  agent: string,
+): Promise<{ readonly prompt: string; readonly knowledge: KnowledgeOutcome; readonly degrade: RunDegrade }> {
   const { section, outcome: knowledge } = await hintsFor(dispatcher, policies, task)
-  const reduced = task.fields['degradeAction'] === 'reduced_context'
-  return { prompt: promptFor({ task, policy: policies.acceptance, hints: section, reduced }), knowledge }
+  const actions = degradeOfRun(policies, task, agent)
+  const build = (reduced: boolean) => promptFor({ task, policy: policies.acceptance, hints: section, reduced })
+  const full = build(false)
+  const prompt = actions.includes('reduced_context') ? build(true) : full
+  return { prompt, knowledge, degrade: { actions, promptChars: prompt.length, fullPromptChars: full.length } }
+}
+
+/** How a run is degraded, as its intent line records it. */
+export interface RunDegrade {
+  readonly actions: readonly DegradeAction[]
+  readonly promptChars: number
+  readonly fullPromptChars: number
+}
+
+/** The actions of the open run, which its intent line has; before it, those of the next run. */
+function degradeOfRun({ budget }: DispatchPolicies, task: Task, agent: string): readonly DegradeAction[] {
+  if (openRun(task) === null) return nextRunDegrade(budget, task, agent)
+  const { actions } = (task.fields['degrade'] ?? {}) as Partial<RunDegrade>
+  return Array.isArray(actions) ? degradeActions.filter((action) => actions.includes(action)) : []
 }
 
 /** Hints are optional: an error is reported, and the dispatch continues without them. */
@@ -78,7 +96,15 @@ export async function spawnTurn(
   if (dispatcher.clock.monotonicMs() - beforeMs > dispatcher.settings.spawnGraceMs / 2) return
   const task = dispatcher.board.state.tasks.get(taskId)
   if (task === undefined) return
-  const request = { key: runId, taskId, agent, prompt, purse: purseOf(policies.budget, task, agent) }
+  const request = {
+    key: runId,
+    taskId,
+    agent,
+    prompt,
+    purse: purseOf(policies.budget, task, agent),
+    degrade: degradeOfRun(policies, task, agent),
+    degradePolicy: limitsFor(policies.budget, agent).degradePolicy,
+  }
   const call = { kind: 'command_routing', name: `spawning the turn of ${taskId}` } as const
   let givenUp = false
   const spawn = (signal: AbortSignal) => {

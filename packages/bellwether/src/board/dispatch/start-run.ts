@@ -14,17 +14,17 @@ import {
   type DispatchPolicies,
 } from './dispatcher.js'
 import { abortOf, claimOf, frozenOf, hintedAgent, iso, pausedBy } from '../tasks/task-fields.js'
-import { kernelIdentity, spawnTurn, buildPrompt } from './spawn-turn.js'
+import { kernelIdentity, spawnTurn, buildPrompt, type RunDegrade } from './spawn-turn.js'
 import type { KernelIdentity } from '../ports.js'
 import { handoffEntry } from '../tasks/reminders.js'
 import { chooseAgent } from '../policies/eligible.js'
-import { budgetsOf, precheckBudget, usedByTask } from '../policies/budget.js'
+import { budgetsOf, degradeEffects, precheckBudget, usedByTask } from '../policies/budget.js'
 import type { KnowledgeOutcome } from '@bellwether/protocol/http'
 import { recoveryPayload } from '../policies/recovery.js'
 import type { NextTask } from '../tasks/next-task.js'
 import type { ReadyRules, WaitCode } from '../tasks/ready.js'
 import { spawnReport } from './report.js'
-import type { BoardState, Draft } from '../log/task.js'
+import type { BoardState, Draft, Task } from '../log/task.js'
 import { inFlight } from '../tasks/open-runs.js'
 
 /** Selects the task, under the lock. */
@@ -56,13 +56,13 @@ export async function startRun(
   const { taskId } = claimed
   if (!claimed.allowed) return { started: 'over_budget', taskId }
   const task = dispatcher.board.state.tasks.get(taskId)!
-  const { prompt, knowledge } = await buildPrompt(dispatcher, policies, task)
+  const { prompt, knowledge, degrade } = await buildPrompt(dispatcher, policies, task, claimed.agent)
   const changeToken = await takeChangeToken(dispatcher, policies)
   const kernel = await kernelIdentity(dispatcher, policies)
   const runId = dispatcher.ids.next()
   const started = await withRun(dispatcher, runId, async (): Promise<StartResult> => {
     const beforeMs = dispatcher.clock.monotonicMs()
-    const refusal = await writeIntent(dispatcher, policies, claimed, { runId, changeToken, kernel, knowledge })
+    const refusal = await writeIntent(dispatcher, policies, claimed, { runId, changeToken, kernel, knowledge, degrade })
     if (refusal !== null) return { started: 'no', why: refusal }
     await spawnTurn(dispatcher, policies, claimed, { runId, prompt, beforeMs })
     return { started: 'yes', taskId, runId, knowledge }
@@ -120,6 +120,7 @@ async function claim(dispatcher: Dispatcher, policies: DispatchPolicies, pick: T
         action,
         recoveryState: entry.recoveryState,
         degradeAction,
+        degradeEffect: degradeEffects[degradeAction],
         exceededKeys,
         metrics: { elapsedMs: spent.wallTimeMs, tokenUsage: spent.tokens, costMicros: spent.costMicros },
       },
@@ -147,11 +148,14 @@ async function takeChangeToken(dispatcher: Dispatcher, policies: DispatchPolicie
   }
 }
 
+const wasDegraded = ({ fields }: Task) => (fields['degrade'] ?? fields['degradeAction'] ?? null) !== null
+
 interface Intent {
   readonly runId: string
   readonly changeToken: string | null
   readonly kernel: KernelIdentity | null | 'unreachable'
   readonly knowledge: KnowledgeOutcome
+  readonly degrade: RunDegrade
 }
 
 /** Writes the intent line. A string: why not. */
@@ -159,7 +163,7 @@ async function writeIntent(
   dispatcher: Dispatcher,
   policies: DispatchPolicies,
   { taskId, agent, claimId }: Claimed,
-  { runId, changeToken, kernel, knowledge }: Intent,
+  { runId, changeToken, kernel, knowledge, degrade }: Intent,
 ): Promise<string | null> {
   let refused: string | null = null
   const lines = await dispatcher.board.write((state) => {
@@ -190,6 +194,10 @@ async function writeIntent(
       // The kernel that should run it: the reconciler can then distinguish "never started" from "forgotten".
       intent: kernel === null ? null : { runId, kernel: kernel.id, atMs: kernel.nowMs, again: 0 },
       knowledge: { knowledgeTags: knowledge.knowledgeTags, degraded: knowledge.degraded },
+      // The action that was taken at the last limit applies to one run.
+      ...(wasDegraded(task) || degrade.actions.length > 0
+        ? { degrade: degrade.actions.length > 0 ? degrade : null, degradeAction: null }
+        : {}),
     }
     return [{ eventId: runId, taskId, type: 'task_started', actor: dispatcher.actor, payload }]
   })

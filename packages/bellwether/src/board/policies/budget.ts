@@ -4,16 +4,13 @@
  * only grows; the kernel's purse enforces the same limits while a turn runs.
  */
 import { defined } from '@bellwether/base'
-import type { BudgetKey } from '@bellwether/protocol'
+import { degradeActions, type BudgetKey, type DegradeAction } from '@bellwether/protocol'
 import { z } from 'zod'
 import type { Task } from '../log/task.js'
 import { entryKey, recordField, type Named } from './entries.js'
 import { bounds, nameMap, type PolicyFile } from './shape.js'
 
 export const budgetCacheFile = 'state/budget.state.json'
-
-export const degradeActions = ['reduced_context', 'manual_handoff', 'stop_run'] as const
-export type DegradeAction = (typeof degradeActions)[number]
 
 const limits = z.strictObject({
   /** Fresh tokens: input, output and cache writes; cache reads do not count. Null: no limit, as for every limit. */
@@ -23,8 +20,12 @@ const limits = z.strictObject({
   maxTaskWallTimeSec: bounds.seconds(0.001).nullable(),
   /** Counts executions. */
   maxTaskRetries: bounds.count(1).nullable(),
-  /** What to do the first time the budget is exceeded, the second time, …; used only if `onExceeded` is null. */
+  /**
+   * What to do, in order, while the budget is short: in the running turn, for calls that the budget does not cover, and in runs that
+   * start with little left. If `onExceeded` is null, also what to do the first time the budget is exceeded, the second time, ….
+   */
   degradePolicy: z.array(z.enum(degradeActions)).min(1).max(degradeActions.length),
+  /** What to do when a limit is reached or exceeded. */
   onExceeded: z.enum(degradeActions).nullable(),
 })
 export type Limits = z.output<typeof limits>
@@ -165,6 +166,7 @@ function evaluate(
   agent: string,
   entries: BudgetEntries,
   isExceeded: (usage: number, limit: number) => boolean,
+  stoppedBy?: readonly ExceededKey[],
 ): BudgetVerdict {
   const limits = limitsFor(policy, agent)
   const [used, most] = [usedByTask(entries), limitsOf(limits)]
@@ -183,8 +185,9 @@ function evaluate(
     wallTimeMs: left(used.wallTimeMs, most.wallTimeMs),
     retries: left(executions, limits.maxTaskRetries),
   }
-  const exceededKeys = usage.filter(([, use, limit]) => limit !== null && isExceeded(use, limit)).map(([key]) => key)
-  if (exceededKeys.length === 0) return { allowed: true, limits, remaining }
+  const exceeded = usage.filter(([, use, limit]) => limit !== null && isExceeded(use, limit)).map(([key]) => key)
+  const exceededKeys = [...new Set([...exceeded, ...(stoppedBy ?? [])])]
+  if (exceededKeys.length === 0 && stoppedBy === undefined) return { allowed: true, limits, remaining }
   const times = Math.max(0, (entry?.exceededCount ?? 0) - 1)
   const step = limits.degradePolicy[Math.min(times, limits.degradePolicy.length - 1)] ?? 'manual_handoff'
   return {
@@ -204,11 +207,18 @@ export function precheckBudget(policy: BudgetPolicy, entries: BudgetEntries, age
   return evaluate(policy, agent, entries, (usage, limit) => usage >= limit)
 }
 
+interface BudgetedRun extends Usage {
+  readonly taskId: string
+  readonly agent: string
+  /** The kernel stopped the run at these limits. The recorded usage may be slightly lower. */
+  readonly stoppedBy?: readonly ExceededKey[] | undefined
+}
+
 /** After a run: adds one execution and checks which limits it exceeded. `budgetPayload` writes the entry. */
 export function recordAndCheckBudget(
   policy: BudgetPolicy,
   entries: BudgetEntries,
-  run: { readonly taskId: string; readonly agent: string } & Usage,
+  run: BudgetedRun,
   at: string,
 ): { readonly verdict: BudgetVerdict; readonly entry: BudgetEntry } {
   const agent = agentKey(run.agent)
@@ -227,11 +237,40 @@ export function recordAndCheckBudget(
     updatedAt: at,
   }
   const check = (one: BudgetEntry) =>
-    evaluate(policy, run.agent, new Map([...entries, [agent, one]]), (usage, limit) => usage > limit)
+    evaluate(policy, run.agent, new Map([...entries, [agent, one]]), (usage, limit) => usage > limit, run.stoppedBy)
   const verdict = check(grown)
   if (verdict.allowed) return { verdict, entry: grown }
   const counts = { ...grown, exceededCount: added(grown.exceededCount, 1) }
   return { verdict: check(counts), entry: counts }
+}
+
+/** A run that starts with less than this share of a limit left is degraded. */
+const lowShare = 0.25
+
+const shapesRun = (action: DegradeAction) => action !== 'manual_handoff' && action !== 'stop_run'
+
+/**
+ * The degrade actions of the next run of a task: the one that was taken when its budget was exceeded, and, if little is left, those of
+ * the sequence up to the first that ends a run.
+ */
+export function nextRunDegrade(policy: BudgetPolicy, task: Task, agent: string): readonly DegradeAction[] {
+  const { limits, remaining } = precheckBudget(policy, budgetsOf(task), agent)
+  const most = limitsOf(limits)
+  const isLow = (key: keyof typeof most) => most[key] !== null && (remaining[key] ?? 0) < most[key] * lowShare
+  const low = isLow('tokens') || isLow('costMicros') || isLow('wallTimeMs')
+  const taken = degradeActions.filter((action) => action === task.fields['degradeAction'])
+  const end = limits.degradePolicy.findIndex((action) => !shapesRun(action))
+  const sequence = low ? limits.degradePolicy.slice(0, end === -1 ? undefined : end) : []
+  return [...new Set([...taken, ...sequence])].filter(shapesRun)
+}
+
+/** What a degrade action changes once a limit is reached or exceeded, in words. */
+export const degradeEffects: Readonly<Record<DegradeAction, string>> = {
+  reduced_context: 'the next run gets the task without hints, notes and cards of earlier runs',
+  cheaper_model: 'the next run uses the cheaper model of its agent',
+  fewer_tools: 'the next run gets only the essential tools of its agent',
+  manual_handoff: 'the task is assigned to a person, with the work so far',
+  stop_run: 'the task has failed; no agent runs it again unless a person retries it',
 }
 
 /** The purse of a task, which pays for all its runs and their children. */

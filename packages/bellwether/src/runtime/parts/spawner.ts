@@ -55,7 +55,7 @@ export function kernelSpawner(options: SpawnerOptions): Spawner {
   return {
     missingAgents: (names) => findMissingAgents(kernel.db, projectId, names),
     kernel: identity,
-    async spawn({ key, taskId, agent, prompt, purse }) {
+    async spawn({ key, taskId, agent, prompt, purse, degrade, degradePolicy }) {
       // All runs of the task draw on its purse, and so do their children.
       await kernel.openPurse({ projectId, budgetId: purse.id, ...amountsOf(purse.limits), used: amountsOf(purse.used) })
       const { agentTurnId } = await kernel.enqueue({
@@ -63,7 +63,7 @@ export function kernelSpawner(options: SpawnerOptions): Spawner {
         agentId: agent,
         inboxId: key,
         instruction: prompt,
-        payload: { task_id: taskId },
+        payload: { task_id: taskId, degrade_policy: degradePolicy, ...(degrade.length > 0 && { degrade }) },
         budget: { purseId: purse.id },
       })
       return { agentTurnId }

@@ -16,10 +16,12 @@ import { sweepOlder, sweepOrphans } from '../../ports/processes/sweep.js'
 import { writeToken } from '../../ports/processes/token.js'
 import { FenceLost, type AgentFunction, type TurnContext } from '../agent.js'
 import { withLimits, type BudgetSettings } from '../budget-watch.js'
+import { degradeOf, type Degraded } from '../degrade.js'
 import { wantedFields } from '../submit-result.js'
+import { degradedRun, degradeVariable } from './command-degrade.js'
 import { reportOf } from './command-report.js'
 import { runCommand, type CommandRun } from './command-run.js'
-import { storedResult, resultCard, resultMark, type Delivered } from './stored-result.js'
+import { storedResult, resultCard, type Delivered } from './stored-result.js'
 import { commandLine, type Recipe } from './presets.js'
 import { renderPrompt } from './prompt.js'
 import type { Usage } from './usage.js'
@@ -27,6 +29,8 @@ import type { Usage } from './usage.js'
 export interface CommandSpec extends Recipe {
   readonly instructions: string
   readonly cwd?: string | undefined
+  /** The model of a preset in a run with the degrade action `cheaper_model`. */
+  readonly cheaper_model?: string | undefined
   /** Names of the environment variables that the program may see. */
   readonly env?: readonly string[] | undefined
   readonly budget?: BudgetSettings | undefined
@@ -72,7 +76,8 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
     if (finished !== undefined) return finished
     if (turn.takenOver && spec.on_takeover === 'fail') return effectsUnknown
     const wanted = wantedFields(known.context)
-    const { command, format } = commandLine(spec)
+    const { degraded, ...shaped } = degradedRun(spec, known, degradeOf(turn).now)
+    const { command, format } = commandLine(shaped.recipe)
     const cwd = folderInside(options.root, spec.cwd ?? '.')
     const token = writeToken({ installation, ...self, ...fenceOf(turn) })
     const variables = {
@@ -80,13 +85,14 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
       BELLWETHER_AGENT: turn.agentId,
       BELLWETHER_TURN: turn.agentTurnId,
       BELLWETHER_TAKEN_OVER: String(turn.takenOver),
+      ...(degraded.length > 0 && { [degradeVariable]: degraded.map(({ action }) => action).join(',') }),
     }
     const env = commandEnvironment(spec.env ?? [], variables, token)
     const prompt = renderPrompt({
       instructions: spec.instructions,
-      context: known.context,
+      context: shaped.context,
       truncated: known.truncated,
-      output: known.output.filter((card) => card.metadata[resultMark] === undefined),
+      output: shaped.output,
       wanted,
       takenOver: turn.takenOver,
     })
@@ -106,7 +112,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
         await context.activity('executing_tool', name.slice(0, 100))
       }
       if (context.signal.aborted) throw new FenceLost(turn.agentTurnId)
-      const stop = context.meter?.(() => runningStep(stepId, usage, watch.frozenMs()))
+      const stop = context.meter?.(() => runningStep(stepId, { usage, frozenMs: watch.frozenMs(), degraded }))
       ended = await runCommand({
         clock,
         command,
@@ -134,7 +140,8 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
     }
     // The turn is not failed: its next worker runs it again, or ends it, as `on_takeover` says.
     if (ended.stopped === 'canceled' || ended.stopped === 'expired') throw new FenceLost(turn.agentTurnId)
-    return stored(context, stepId, ended, reportOf(ended, command, wanted))
+    const facts = { usage: ended.output.usage, frozenMs: watch.frozenMs(), degraded }
+    return stored(context, { stepId, run: ended, facts }, reportOf(ended, command, wanted))
   }
 
   async function watchTurn(context: TurnContext, name: string, token: string): Promise<Watch> {
@@ -185,15 +192,15 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
 }
 
 /** Stores the result before it is delivered. A result that cannot be stored (binary, too large) fails the turn. */
-async function stored(context: TurnContext, stepId: string, run: CommandRun, action: Delivered): Promise<Delivered> {
+async function stored(context: TurnContext, ran: RanCommand, action: Delivered): Promise<Delivered> {
   try {
-    await context.record({ cards: [resultCard(action, context.turn)], step: stepOf(stepId, run, action) })
+    await context.record({ cards: [resultCard(action, context.turn)], step: stepOf(ran, action) })
     return action
   } catch (error) {
     if (!(error instanceof InvalidInput)) throw error
     const text = `The command ended, but its result cannot be stored: ${error.message}.`
     const failed: Delivered = { deliver: { text }, status: 'failed', error: error.code }
-    await context.record({ step: stepOf(stepId, run, failed) })
+    await context.record({ step: stepOf(ran, failed) })
     return failed
   }
 }
@@ -211,21 +218,41 @@ function fenceOf({ projectId, agentId, agentTurnId, turnEpoch }: Fence): Fence {
   return { projectId, agentId, agentTurnId, turnEpoch }
 }
 
-const runningStep = (stepId: string, usage: Usage | undefined, frozenMs: number): Step => ({
+interface RanCommand {
+  readonly stepId: string
+  readonly run: CommandRun
+  readonly facts: StepFacts
+}
+
+interface StepFacts {
+  readonly usage: Usage | undefined
+  readonly frozenMs: number
+  readonly degraded: readonly Degraded[]
+}
+
+/** Every report of a step has its totals: the kernel charges the difference to the last report. */
+const metadataOf = ({ usage, frozenMs, degraded }: StepFacts) =>
+  defined({
+    usage,
+    frozen_ms: frozenMs > 0 ? Math.round(frozenMs) : undefined,
+    degraded: degraded.length === 0 ? undefined : degraded,
+  })
+
+const runningStep = (stepId: string, facts: StepFacts): Step => ({
   stepId,
   phase: 'command',
   status: TURN.start.to,
-  metadata: defined({ usage, frozen_ms: frozenMs > 0 ? Math.round(frozenMs) : undefined }),
+  metadata: metadataOf(facts),
 })
 
-function stepOf(stepId: string, run: CommandRun, { error }: Delivered): Step {
+function stepOf({ stepId, run, facts }: RanCommand, { error }: Delivered): Step {
   return {
     stepId,
     phase: 'command',
     status: error === undefined ? 'success' : 'failed',
     ...defined({ error }),
     metadata: {
-      ...defined({ usage: run.output.usage }),
+      ...metadataOf(facts),
       exit: run.exit,
       duration_ms: run.durationMs,
       stdout_bytes: run.stdoutBytes,

@@ -28,6 +28,7 @@ const shape = z.strictObject({
   executor: z.enum(['model', 'command', 'function', 'person']).optional(),
   description: z.string().max(1_000).optional(),
   model: name.optional(),
+  cheaper_model: name.optional(),
   command: z.union([name, names.min(1)]).optional(),
   preset: z.enum(presetNames).optional(),
   args: names.optional(),
@@ -137,7 +138,10 @@ type Problem = readonly [key: string, message: string]
 function unknownKeys(path: readonly PropertyKey[], unknown: readonly string[]): Problem[] {
   return unknown.map((key) => {
     const fullKey = [...path, key].join('.')
-    const meant = nearest(key, path.length === 0 ? knownKeys : path[0] === 'prices' ? priceFields : budgetKeys)
+    const meant = nearest(
+      key,
+      path.length === 0 ? knownKeys : path[0] === 'prices' || path[0] === 'cheaper_prices' ? priceFields : budgetKeys,
+    )
     return [fullKey, `unknown key "${fullKey}". Did you mean "${[...path, meant].join('.')}"?`]
   })
 }
@@ -163,11 +167,14 @@ function conflict(settings: z.output<typeof shape>): Problem | undefined {
     return ['isolation', `"isolation" must be "thread" or "process" with "${needsIsolation}". Change it or remove it`]
   if (settings.tools !== undefined && executor !== 'model' && executor !== 'function')
     return ['tools', onlyFor('tools', 'model', executor)]
+  if (settings.cheaper_model !== undefined && executor !== 'model' && executor !== 'command')
+    return ['cheaper_model', onlyFor('cheaper_model', 'model', executor)]
   if (executor === 'command') {
     if (command === undefined && preset === undefined)
       return ['executor', `executor "command" requires "command" or "preset" (${presetNames.join(', ')})`]
-    if (command !== undefined && model !== undefined)
-      return ['model', '"model" requires a preset. Put the model into "command" instead']
+    const ofPreset = (['model', 'cheaper_model'] as const).find((key) => settings[key] !== undefined)
+    if (command !== undefined && ofPreset !== undefined)
+      return [ofPreset, `"${ofPreset}" requires a preset. Put the model into "command" instead`]
     if (settings.must_end_with !== undefined) return ['must_end_with', onlyFor('must_end_with', 'model', executor)]
     return (settings.env ?? []).map(forbidden).find((problem) => problem !== undefined)
   }

@@ -44,6 +44,8 @@ const request = (key: string, prompt = 'do it'): SpawnRequest => ({
   agent: 'coder',
   prompt,
   purse: purse(null),
+  degrade: [],
+  degradePolicy: [],
 })
 
 async function ran(command: string, prompt?: string, timeoutMs?: number) {

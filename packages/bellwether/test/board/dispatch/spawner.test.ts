@@ -21,13 +21,15 @@ const purse = {
   used: { tokens: 0, costMicros: 0, wallTimeMs: 0 },
 }
 
+const noDegrade = { degrade: [], degradePolicy: [] }
+
 beforeAll(async () => {
   await t.agents('coder', 'tester')
   spawner = kernelSpawner({ kernel: t.kernel, projectId: project, clock: t.clock, log: quietLog })
 })
 
 it('[H7.6] repeated spawns with one key start one turn, which draws on the purse of its task', async () => {
-  const request = { key: t.ids.next(), taskId: 'task-1', agent: 'coder', prompt: 'Do it.', purse }
+  const request = { key: t.ids.next(), taskId: 'task-1', agent: 'coder', prompt: 'Do it.', purse, ...noDegrade }
   expect(await spawner.status(request.key)).toEqual({ status: 'unknown' })
   const [first, ...others] = await Promise.all(Array.from({ length: 5 }, () => spawner.spawn(request, never)))
   for (const other of others) expect(other).toEqual(first)
@@ -86,7 +88,7 @@ it('the events of the outbox announce the end of a turn, and a poll finds it if 
   const start = async (events: Tail) => {
     const clock = handClock()
     const waiter = kernelSpawner({ kernel: t.kernel, projectId: project, clock, log: quietLog, tail: events })
-    const request = { key: t.ids.next(), taskId: 'task-7', agent: 'coder', prompt: 'Do it.', purse }
+    const request = { key: t.ids.next(), taskId: 'task-7', agent: 'coder', prompt: 'Do it.', purse, ...noDegrade }
     await waiter.spawn(request, never)
     const ended = waiter.ended(request.key, never)
     await until('the wait to pause', async () => (clock.sleepers > 0 ? true : undefined))
@@ -120,6 +122,7 @@ it('a turn is stopped by its key, waiters are informed, and an unknown key is re
     agent: 'coder',
     prompt: 'Do it.',
     purse: { ...purse, id: 'task:task-2' },
+    ...noDegrade,
   }
   await spawner.spawn(request, never)
   const waiting = [spawner.ended(request.key, never), spawner.ended(request.key, never)]
@@ -130,7 +133,7 @@ it('a turn is stopped by its key, waiters are informed, and an unknown key is re
 })
 
 it('[H6.3] the end of a stopped turn is a fallback with its reason, whatever its partial work claims', async () => {
-  const request = { key: t.ids.next(), taskId: 'task-5', agent: 'coder', prompt: 'Do it.', purse }
+  const request = { key: t.ids.next(), taskId: 'task-5', agent: 'coder', prompt: 'Do it.', purse, ...noDegrade }
   await spawner.spawn(request, never)
   const [turn] = await t.claim()
   const claim = '{"status": "done", "files": ["a.txt"], "tokenUsage": 9}'
@@ -152,7 +155,7 @@ it('[W2.5] an active turn whose target has no worker says so, also if it is queu
   await t.kernel.putAgents([{ projectId: project, agentId: 'stranded', workerTarget: 'gpu' }])
   const keys = [t.ids.next(), t.ids.next()]
   for (const key of keys)
-    await spawner.spawn({ key, taskId: 'task-6', agent: 'stranded', prompt: 'Do it.', purse }, never)
+    await spawner.spawn({ key, taskId: 'task-6', agent: 'stranded', prompt: 'Do it.', purse, ...noDegrade }, never)
   for (const key of keys) expect(await spawner.status(key)).not.toHaveProperty('waitsFor')
   await t.all(
     `update state.agent_state_head set updated_at = state.now() - interval '70 seconds' where agent_id = 'stranded'`,
@@ -164,7 +167,7 @@ it('[W2.5] an active turn whose target has no worker says so, also if it is queu
 })
 
 it('an aborted wait returns the current status of the turn', async () => {
-  const request = { key: t.ids.next(), taskId: 'task-3', agent: 'tester', prompt: 'Do it.', purse }
+  const request = { key: t.ids.next(), taskId: 'task-3', agent: 'tester', prompt: 'Do it.', purse, ...noDegrade }
   await spawner.spawn(request, never)
   const patience = new AbortController()
   const waiting = spawner.ended(request.key, patience.signal)
@@ -174,7 +177,7 @@ it('an aborted wait returns the current status of the turn', async () => {
 })
 
 it('the spawner does not know the turns of another project', async () => {
-  const request = { key: t.ids.next(), taskId: 'task-4', agent: 'tester', prompt: 'Do it.', purse }
+  const request = { key: t.ids.next(), taskId: 'task-4', agent: 'tester', prompt: 'Do it.', purse, ...noDegrade }
   await spawner.spawn(request, never)
   const elsewhere = kernelSpawner({ kernel: t.kernel, projectId: 'elsewhere', clock: t.clock, log: quietLog })
   expect(await elsewhere.status(request.key)).toEqual({ status: 'unknown' })

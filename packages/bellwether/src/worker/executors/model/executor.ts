@@ -15,6 +15,7 @@ import type { AgentFunction } from '../../agent.js'
 import { withLimits } from '../../budget-watch.js'
 import type { Hydrated } from '../../hydrate.js'
 import type { Toolbox } from '../../tools/tool.js'
+import type { ModelAccess } from './call-shape.js'
 import { react } from './react.js'
 import type { ModelSpec } from './spec.js'
 
@@ -61,6 +62,19 @@ export function openModelExecutor(options: ModelExecutorOptions): ModelExecutor 
     return limiter
   }
 
+  /** Undefined if the agent has no cheaper model, or if it is not set up: then the turn goes on with its own. */
+  function cheaperOf({ cheaper_model: name }: ModelSpec): ModelAccess | undefined {
+    if (name === undefined) return undefined
+    try {
+      const model = models(name)
+      return { model, limiter: limiterOf(model) }
+    } catch (error) {
+      if (!(error instanceof InvalidInput)) throw error
+      log.warn({ err: error, model: name }, 'cheaper model not set up')
+      return undefined
+    }
+  }
+
   function streamTo(turn: Fence): ((part: ModelPart) => void) | undefined {
     const { onChunk } = options
     if (onChunk === undefined) return undefined
@@ -102,6 +116,7 @@ export function openModelExecutor(options: ModelExecutorOptions): ModelExecutor 
           spec,
           model,
           limiter: limiterOf(model),
+          cheaper: () => cheaperOf(spec),
           toolbox: (known) => options.toolbox(turn, known, spec),
           onPart: streamTo(turn),
         })

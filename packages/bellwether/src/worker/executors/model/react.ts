@@ -4,43 +4,42 @@
  * by `max_steps` and by the number of consecutive faults.
  */
 import { defined } from '@bellwether/base'
-import { budgetExceeded } from '@bellwether/protocol'
+import { budgetExceeded, type DegradeAction } from '@bellwether/protocol'
 import { TURN } from '../../../kernel/turn.js'
-import type { Limiter } from '../../../ports/model/limiter.js'
-import type { Model, ModelRequest, OfferedTool, ModelPart } from '../../../ports/model/model.js'
+import type { ModelRequest, OfferedTool, ModelPart } from '../../../ports/model/model.js'
 import { promptTokens } from '../../../ports/model/tokens.js'
 import { FenceLost, type TurnAction, type TurnContext } from '../../agent.js'
+import { degradeOf, endsTurn, type Degraded } from '../../degrade.js'
 import type { Hydrated } from '../../hydrate.js'
 import { endingOf, submitOffer, submitResultName, wantedFields } from '../../submit-result.js'
 import type { Toolbox } from '../../tools/tool.js'
+import { callInSequence, reducedCall, shapedBy, type CallShape, type ModelAccess } from './call-shape.js'
 import { compact, trimmed, usageMetadata } from './compaction.js'
 import { failed, handedOver } from './endings.js'
 import { callsOf, feedbackOf, nextStep, printable } from './next-step.js'
 import { messagesOf } from './messages.js'
-import { affordableAnswer, type Shortage } from './turn-budget.js'
-import { boundsOf, type Bounds, type ModelSpec } from './spec.js'
+import { boundsOf, type ModelSpec } from './spec.js'
 import { readTranscript, refusedCards, stepCard, stepIdOf, type StepNote, type Transcript } from './transcript.js'
 import { callWithinBudget, type ModelCall, type ModelCallPorts, type CallOutcome } from './model-call.js'
 
-export interface ReactOptions extends ModelCallPorts {
+export interface ReactOptions extends ModelCallPorts, ModelAccess {
   readonly context: TurnContext
   readonly spec: ModelSpec
-  readonly model: Model
-  readonly limiter: Limiter
+  /** The model of `cheaper_model`. Undefined if there is none. */
+  readonly cheaper: () => ModelAccess | undefined
   readonly toolbox: (known: Hydrated) => Toolbox
   readonly onPart?: ((part: ModelPart) => void) | undefined
 }
 
 /** A conversation that fills a larger share of the context window is compacted before it is sent. */
 const fullShare = 0.8
-/** A shorter answer is not worth the cost of the request. */
-const answerMinTokens = 256
-
 export async function react(options: ReactOptions): Promise<TurnAction> {
   const { context, spec } = options
   // After a wait, the kernel has already set this activity.
   if (context.turn.kind === 'turn') await context.activity('thinking')
-  const bounds = boundsOf(spec)
+  const degrade = degradeOf(context.turn)
+  const bounds = boundsOf(spec, degrade.sequence)
+  const endingAction = bounds.degrade.find(endsTurn) ?? 'stop_run'
   let contextTokens = bounds.contextTokens
   /** The step before which the cards were last compacted: at most one compaction per step. */
   let compacted = 0
@@ -53,7 +52,7 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
     const toolbox = options.toolbox(known)
     const decision = nextStep({ transcript, toolbox, wanted, maxSteps: bounds.maxSteps })
     if (decision.what === 'deliver') return { deliver: decision.content }
-    if (decision.what === 'fail') return ended(transcript, decision.code, decision.message, bounds.degrade)
+    if (decision.what === 'fail') return ended(transcript, decision.code, decision.message, endingAction)
     if (decision.what === 'call') {
       const { calls, refused, stepId } = decision
       if (refused.length > 0)
@@ -64,53 +63,74 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
       continue
     }
 
-    const call: ModelCall = {
+    const {
+      shape: first,
+      context: cards,
+      memory,
+    } = startOf(options, degrade.now, known, {
+      offers: offersOf(toolbox, offersSubmit, transcript),
+      mustEndWith,
+      memory: transcript.memory,
+    })
+    const remembered: Transcript = { ...transcript, memory }
+    const callOf = ({ model, limiter, prices }: CallShape): ModelCall => ({
       ...options,
+      model,
+      limiter,
+      prices,
       bounds,
-      prices: spec.prices,
       factor: transcript.factor,
       stepId: stepIdOf(context.turn, transcript.last + 1),
-    }
-    const offers = offersOf(toolbox, offersSubmit, transcript)
-    const requestFor = (shown: Transcript, roomTokens: number, maxOutputTokens: number): ModelRequest => ({
-      messages: messagesOf({
-        instructions: spec.instructions,
-        context: known.context,
-        truncated: known.truncated,
-        transcript: shown,
-        wanted,
-        mustEndWith,
-        roomTokens,
-      }),
-      tools: offers,
-      maxOutputTokens,
-      temperature: spec.temperature,
     })
+    const call = callOf(first)
+    const requestFor =
+      (tools: readonly OfferedTool[]) =>
+      (shown: Transcript, roomTokens: number, maxOutputTokens: number): ModelRequest => ({
+        messages: messagesOf({
+          instructions: spec.instructions,
+          context: cards,
+          truncated: known.truncated,
+          transcript: shown,
+          wanted,
+          mustEndWith,
+          roomTokens,
+        }),
+        tools,
+        maxOutputTokens,
+        temperature: spec.temperature,
+      })
 
-    let request = requestFor(transcript, contextTokens, bounds.maxOutputTokens)
+    let shown = remembered
+    let request = requestFor(first.tools)(shown, contextTokens, bounds.maxOutputTokens)
     if (promptTokens(request) * transcript.factor > contextTokens * fullShare) {
       if (compacted <= transcript.last && (await compact(call, transcript, contextTokens))) {
         compacted = transcript.last + 1
         continue
       }
-      request = requestFor(trimmed(transcript, contextTokens), contextTokens, bounds.maxOutputTokens)
+      shown = trimmed(remembered, contextTokens)
+      request = requestFor(first.tools)(shown, contextTokens, bounds.maxOutputTokens)
     }
     await context.record({
-      step: { stepId: call.stepId, phase: 'model', status: TURN.start.to, metadata: stepFacts(options) },
+      step: { stepId: call.stepId, phase: 'model', status: TURN.start.to, metadata: stepFacts(first, context) },
     })
 
-    let outcome = await callWithinBudget(call, request, (rounds += 1))
-    if (outcome.asked.what === 'refused' && bounds.degrade[0] === 'reduced_context') {
-      const less = reduced(transcript, outcome.budget.shortage, spec, { ...bounds, contextTokens }, requestFor)
-      if (less !== undefined) {
-        request = less
-        outcome = await callWithinBudget(call, less, (rounds += 1))
-      }
-    }
+    const { planned, outcome } = await callInSequence({
+      first: { shape: first, request },
+      sequence: bounds.degrade,
+      options: { spec, cheaper: options.cheaper, mustEndWith },
+      ask: (one) => callWithinBudget(callOf(one.shape), one.request, (rounds += 1)),
+      plan(shape, shortage) {
+        const makeRequest = requestFor(shape.tools)
+        if (shape.reduced) return reducedCall(shape, remembered, shortage, { ...bounds, contextTokens }, makeRequest)
+        return { shape, request: makeRequest(shown, contextTokens, bounds.maxOutputTokens) }
+      },
+    })
+    const { shape } = planned
+    request = planned.request
     const { asked, budget } = outcome
     if (asked.what === 'halted') {
       if (context.signal.reason !== budgetExceeded) throw new FenceLost(context.turn.agentTurnId)
-      return ended(transcript, budgetExceeded, usedUp('time'), bounds.degrade)
+      return ended(transcript, budgetExceeded, usedUp('time'), endingAction)
     }
     if (asked.what === 'answered') {
       const { answer, tries } = asked
@@ -125,7 +145,12 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
           status: failedBy === undefined ? 'success' : 'failed',
           ...defined({ error: failedBy }),
           toolCallIds: note.calls.map((call) => call.id),
-          metadata: { ...stepFacts(options), ...usageMetadata(budget), finish_reason: answer.finish, tries },
+          metadata: {
+            ...stepFacts(shape, context, failedBy === budgetExceeded ? endingAction : undefined),
+            ...usageMetadata(budget),
+            finish_reason: answer.finish,
+            tries,
+          },
         },
       })
       continue
@@ -138,7 +163,12 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
         phase: 'model',
         status: 'failed',
         error: code,
-        metadata: { ...stepFacts(options), ...usageMetadata(budget), tries: asked.tries, message },
+        metadata: {
+          ...stepFacts(shape, context, code === budgetExceeded ? endingAction : undefined),
+          ...usageMetadata(budget),
+          tries: asked.tries,
+          message,
+        },
       },
     })
     if (code === 'model_context_exceeded' && compacted <= transcript.last) {
@@ -151,11 +181,42 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
       compacted = transcript.last + 1
       continue
     }
-    return ended(transcript, code, message, bounds.degrade)
+    return ended(transcript, code, message, endingAction)
   }
 }
 
-const stepFacts = ({ model, context }: ReactOptions) => ({ model: model.name, taken_over: context.turn.takenOver })
+/** `ending`: the action that ends the turn, because its budget is used up. */
+function stepFacts(shape: CallShape, { turn }: TurnContext, ending?: DegradeAction) {
+  const degraded: readonly Degraded[] = [...shape.degraded, ...(ending === undefined ? [] : [{ action: ending }])]
+  const facts = { model: shape.model.name, taken_over: turn.takenOver }
+  return degraded.length === 0 ? facts : { ...facts, degraded }
+}
+
+/** The first shape of a call, and the cards that it shows, after the degrade actions of the run. */
+function startOf(
+  { spec, model, limiter, cheaper }: ReactOptions,
+  now: readonly DegradeAction[],
+  known: Hydrated,
+  {
+    offers,
+    mustEndWith,
+    memory,
+  }: {
+    readonly offers: readonly OfferedTool[]
+    readonly mustEndWith: string | undefined
+    readonly memory: Transcript['memory']
+  },
+): { readonly shape: CallShape; readonly context: Hydrated['context']; readonly memory: Transcript['memory'] } {
+  const plain: CallShape = { model, limiter, prices: spec.prices, tools: offers, reduced: false, degraded: [] }
+  const shape = now
+    .filter((action) => action !== 'reduced_context')
+    .reduce((one, action) => shapedBy(action, one, { spec, cheaper, mustEndWith }) ?? one, plain)
+  if (!now.includes('reduced_context')) return { shape, context: known.context, memory }
+  const tasks = known.context.filter(({ type }) => type.startsWith('task.'))
+  const cards = known.context.length - tasks.length + memory.length
+  const effect = { action: 'reduced_context', without_cards: cards } as const
+  return { shape: { ...shape, degraded: [...shape.degraded, effect] }, context: tasks, memory: [] }
+}
 
 function noteOf(
   { stepId, context }: ModelCall,
@@ -183,28 +244,6 @@ function offersOf({ offers }: Toolbox, submits: boolean, { steps }: Transcript):
   return all.length === 0 && steps.some((step) => step.note.calls.length > 0) ? [submitOffer] : all
 }
 
-/** `reduced_context`: a request as large as the rest of the budget covers. Undefined if too little is left. */
-function reduced(
-  transcript: Transcript,
-  shortage: Shortage | undefined,
-  { prices }: ModelSpec,
-  { contextTokens, maxOutputTokens }: Bounds,
-  requestFor: (shown: Transcript, roomTokens: number, maxOutputTokens: number) => ModelRequest,
-): ModelRequest | undefined {
-  if (shortage === undefined || shortage.outOfTime) return undefined
-  const payable = affordableAnswer(shortage, 0, prices)
-  const least = Math.min(answerMinTokens, maxOutputTokens)
-  const most = Math.max(least, Math.floor(maxOutputTokens / 2))
-  for (const share of [0.8, 0.4]) {
-    const roomTokens = Math.floor(Math.min(contextTokens, payable) * share)
-    const smaller = requestFor(trimmed(transcript, roomTokens), roomTokens, least)
-    const promptSize = Math.ceil(promptTokens(smaller) * transcript.factor)
-    const answer = Math.min(affordableAnswer(shortage, promptSize, prices), most)
-    if (answer >= least) return { ...smaller, maxOutputTokens: answer }
-  }
-  return undefined
-}
-
 function problemOf({ asked, budget }: CallOutcome): { readonly code: string; readonly message: string } {
   if (asked.what === 'failed' && budget.timeLeftMs > 0) {
     const { failure, tries } = asked
@@ -218,7 +257,7 @@ function problemOf({ asked, budget }: CallOutcome): { readonly code: string; rea
 const usedUp = (what: 'time' | 'budget') => `The ${what} of this turn is used up`
 
 /** H7.5: the deliverable holds the work so far. `manual_handoff` adds what a person needs to continue. */
-function ended(transcript: Transcript, code: string, message: string, degrade: readonly string[]): TurnAction {
-  const handsOff = degrade.find((action) => action !== 'reduced_context') === 'manual_handoff'
-  return code === budgetExceeded && handsOff ? handedOver(transcript, code, message) : failed(transcript, code, message)
+function ended(transcript: Transcript, code: string, message: string, ending: DegradeAction): TurnAction {
+  const handsOver = code === budgetExceeded && ending === 'manual_handoff'
+  return handsOver ? handedOver(transcript, code, message) : failed(transcript, code, message)
 }

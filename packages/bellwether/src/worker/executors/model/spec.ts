@@ -1,8 +1,6 @@
 /** The model settings of an agent file, and the bounds of a turn with their defaults. */
+import type { DegradeAction } from '@bellwether/protocol'
 import type { BudgetSettings } from '../../budget-watch.js'
-
-export const degradeActions = ['reduced_context', 'manual_handoff', 'stop_run'] as const
-export type DegradeAction = (typeof degradeActions)[number]
 
 /** USD per million tokens, which equals micro-dollars per token. */
 export interface Prices {
@@ -24,6 +22,11 @@ export interface ModelSpec {
   readonly context_tokens?: number | undefined
   readonly temperature?: number | undefined
   readonly prices?: Prices | undefined
+  /** The model of `cheaper_model`, and its prices. */
+  readonly cheaper_model?: string | undefined
+  readonly cheaper_prices?: Prices | undefined
+  /** The tools that `fewer_tools` leaves. */
+  readonly essential_tools?: readonly string[] | undefined
   /** The kernel enforces tokens, cost and working time; the executor the steps. */
   readonly budget?:
     | (BudgetSettings & {
@@ -41,8 +44,10 @@ export interface Bounds {
 }
 
 const defaults = { maxSteps: 50, maxOutputTokens: 8_192, contextTokens: 100_000 } as const
+const defaultSequence: readonly DegradeAction[] = ['reduced_context', 'manual_handoff', 'stop_run']
 
-export function boundsOf(spec: ModelSpec): Bounds {
+/** `sequence`: the degrade actions of the task, which apply if the agent file has none. */
+export function boundsOf(spec: ModelSpec, sequence: readonly DegradeAction[]): Bounds {
   const { budget } = spec
   const contextTokens = spec.context_tokens ?? defaults.contextTokens
   return {
@@ -50,6 +55,6 @@ export function boundsOf(spec: ModelSpec): Bounds {
     // At least half of the context window stays free for the prompt.
     maxOutputTokens: Math.min(spec.max_output_tokens ?? defaults.maxOutputTokens, Math.floor(contextTokens / 2)),
     contextTokens,
-    degrade: budget?.degrade ?? degradeActions,
+    degrade: budget?.degrade ?? (sequence.length > 0 ? sequence : defaultSequence),
   }
 }
