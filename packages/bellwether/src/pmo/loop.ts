@@ -8,6 +8,7 @@ import { loop } from '../ports/loop.js'
 import type { Queryable } from '../ports/database/database.js'
 import type { EventStream } from '../ports/stream/stream.js'
 import { runJoiner } from './batches.js'
+import type { EventWebhook } from './event-webhook.js'
 import { openGuard, type GuardSettings } from './guard.js'
 import { runHostedTools, type PmoHandlers } from './hosted-tools.js'
 import { openRelay } from './relay.js'
@@ -19,6 +20,7 @@ export interface PmoOptions {
   readonly clock: Clock
   readonly log: Log
   readonly signal: AbortSignal
+  readonly eventWebhook?: EventWebhook | undefined
   /** Called once when turns of a target begin to wait for a worker. */
   readonly onNoWorker: (target: TargetWithoutWorkers) => void
   /** The tools that the PMO hosts. */
@@ -30,7 +32,7 @@ const pruneEveryMs = 60_000
 const targetsEveryMs = 15_000
 
 export async function runPmo(options: PmoOptions): Promise<void> {
-  const { kernel, bell, stream, clock, log, signal, settings, handlers, onNoWorker } = options
+  const { kernel, bell, stream, clock, log, signal, settings, handlers, onNoWorker, eventWebhook } = options
   const guard = openGuard({ kernel, clock, settings })
   const relay = openRelay({ db: kernel.db, stream, log })
   const common = { clock, log, signal }
@@ -41,6 +43,8 @@ export async function runPmo(options: PmoOptions): Promise<void> {
     runJoiner({ ...common, kernel, bell }),
     runHostedTools({ ...common, kernel, bell, handlers }),
     loop({ ...common, name: 'relay', intervalMs: settings.relayPollMs }, () => relay.step()),
+    eventWebhook &&
+      loop({ ...common, name: 'event webhook', intervalMs: settings.relayPollMs }, () => eventWebhook.step()),
     loop({ ...common, name: 'targets', intervalMs: targetsEveryMs }, watchTargets(kernel.db, log, onNoWorker)),
     loop({ ...common, name: 'retention', intervalMs: pruneEveryMs }, async () => {
       while (!signal.aborted && (await prune(kernel.db, settings.retentionDays)) > 0);

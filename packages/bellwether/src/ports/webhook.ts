@@ -24,11 +24,11 @@ export const postJson: PostJson = async (url, body, signal) => {
   throw Object.assign(new Error(message), { status })
 }
 
-/** Checks the configured URL at start, before the first alert needs it. */
-export function webhookUrl(text: string): string {
+/** Checks the configured URL at start, before the first message needs it. */
+export function webhookUrl(text: string, section: 'board' | 'pmo', key: string): string {
   if (/^https?:$/.test(URL.canParse(text) ? new URL(text).protocol : '')) return text
-  throw new Terminal(`Invalid alert_webhook_url: ${JSON.stringify(text)} must be an http or https URL`, {
+  throw new Terminal(`Invalid ${key}: ${JSON.stringify(text)} must be an http or https URL`, {
     code: 'bad_webhook_url',
-    hint: 'Fix alert_webhook_url in [board] of bellwether.toml.',
+    hint: `Fix ${key} in [${section}] of bellwether.toml.`,
   })
 }

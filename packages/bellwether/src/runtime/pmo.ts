@@ -1,9 +1,11 @@
 /** `bellwether pmo`: stores the limits that the kernel's verbs read, then runs the guard, the relay, joins, the hosted tools and retention. */
-import { systemClock } from '@bellwether/base'
+import { systemClock, systemRandom } from '@bellwether/base'
 import type { Alerts } from '../board/dispatch/alerts.js'
 import { setLimits } from '../kernel/verbs/roster.js'
+import { openEventWebhook } from '../pmo/event-webhook.js'
 import { runPmo } from '../pmo/loop.js'
 import { noWorkerText } from '../kernel/reads/gauges.js'
+import { postJson, webhookUrl } from '../ports/webhook.js'
 import { openAlerts } from './parts/task-root.js'
 import { kernelLimits, pmoSettings } from './parts/part-settings.js'
 import { pmoHandlers } from './parts/pmo-tools.js'
@@ -39,10 +41,24 @@ export async function startPmo(
   const { runtime, settings, log, signal } = context
   const { kernel, bell } = runtime
   await setLimits(kernel.db, kernelLimits(settings))
+  const { event_webhook_url: url } = settings.pmo
+  const eventWebhook =
+    url === undefined
+      ? undefined
+      : await openEventWebhook({
+          url: webhookUrl(url, 'pmo', 'event_webhook_url'),
+          post: postJson,
+          random: systemRandom,
+          clock: systemClock,
+          db: kernel.db,
+          log,
+          signal,
+        })
   const pmo = runPmo({
     kernel,
     bell,
     stream: runtime.stream(),
+    eventWebhook,
     clock: systemClock,
     log,
     signal,

@@ -17,6 +17,7 @@ import { freePort } from '../support/nats.js'
 import { freshDatabase, testFolder, type FreshDatabase } from '../support/postgres.js'
 import { openSlots, retryingClient, settingsEnv, type Ask, type Slot } from '../support/processes/slots.js'
 import { until } from '../support/until.js'
+import { openWebhookReceiver, type WebhookReceiver } from '../support/webhook-receiver.js'
 import { openEvidenceProxy, type EvidenceProxy } from './evidence-proxy.js'
 
 export const project = 'story'
@@ -37,6 +38,7 @@ export interface Installation {
   readonly ask: Ask
   readonly events: EventReader
   readonly evidence: EvidenceProxy
+  readonly webhook: WebhookReceiver
   readonly server: Slot
   readonly pmo: Slot
   readonly worker: Slot
@@ -87,10 +89,11 @@ export async function startInstallation(): Promise<Installation> {
   const url = `http://127.0.0.1:${port}`
   const headers = { 'x-api-key': admin.key }
   const evidence = await openEvidenceProxy(url)
+  const webhook = await openWebhookReceiver()
   const processes = openSlots(root, settingsEnv({ ...settings, DATABASE__URL: database.url }))
   const ofProject = ['--project', project]
   const server = processes.add('server', ['server', '--port', `${port}`, '--view', view, '--root', root, ...ofProject])
-  const pmo = processes.add('pmo', ['pmo'])
+  const pmo = processes.add('pmo', ['pmo'], settingsEnv({ PMO__EVENT_WEBHOOK_URL: webhook.url }))
   const worker = processes.add('worker', ['worker', '--target', 'story', '--agents', agents, ...ofProject])
   const viewSettings = { BOARD__VIEW_URL: evidence.url, BOARD__VIEW: view, BOARD__VIEW_KEY: admin.key }
   const autopilotArgs = ['task', 'autopilot', '--root', root, ...ofProject]
@@ -117,6 +120,7 @@ export async function startInstallation(): Promise<Installation> {
     await events.stop()
     await processes.stop()
     await evidence.close()
+    await webhook.close()
     await database.drop()
     await rm(root, { recursive: true, force: true })
   }
@@ -138,7 +142,7 @@ export async function startInstallation(): Promise<Installation> {
   }
 
   return {
-    ...{ db, root, ask, events, evidence, server, pmo, worker, autopilot, sensor, remaining },
+    ...{ db, root, ask, events, evidence, webhook, server, pmo, worker, autopilot, sensor, remaining },
     closeGate: (task, step) => writeFile(gate(task, step), ''),
     openGate: (task, step) => rm(gate(task, step)),
     async addTask(taskId) {

@@ -113,6 +113,16 @@ it.each(cases)('a task keeps its budget, evidence, events and lineage if kill -9
   expect(ends.map(({ data }) => data.agent_turn_id)).toEqual(turnIds.toReversed())
 })
 
+it('[T2.5] the webhook got every event in order, through all deaths of the PMO', async () => {
+  const events = await s.db.query<{ cursor: string }>({
+    text: `select xid::text || ':' || event_id as cursor from state.events where kind <> 'command' order by xid, event_id`,
+  })
+  // A page is sent again if the PMO died before it stored its position.
+  const received = () => [...new Set(s.webhook.events.map(({ cursor }) => cursor))]
+  await until('the webhook has every event', async () => received().length >= events.length || undefined)
+  expect(received()).toEqual(events.map(({ cursor }) => cursor))
+})
+
 it('after all of it the snapshot of a clean shutdown equals the log, and no process is left', async () => {
   await s.shutDown()
   const ports = {

@@ -5,6 +5,7 @@ import {
   eventStream,
   inProject,
   limit,
+  list,
   numberCursor,
   page,
   record,
@@ -28,6 +29,18 @@ const projectEvent = z.object({
 })
 export type ProjectEvent = z.output<typeof projectEvent>
 export type EventRow = Row<z.input<typeof projectEvent>>
+
+/** What the event webhook posts (`pmo.event_webhook_url`): events of all projects, in order. */
+export const eventWebhookBody = z.object({
+  events: list(
+    projectEvent.extend({
+      cursor: z.string().describe('the position of the event; a repeated event has the same'),
+      project_id: z.string(),
+    }),
+  ).describe('task, state and step events, 1 to 100'),
+})
+export type EventWebhookBody = z.input<typeof eventWebhookBody>
+
 const position = z.object({ cursor: z.string().describe('the position from which the stream continues') })
 
 const projectIntervention = intervention.extend({ project_id: z.string().nullable(), agent_id: z.string().nullable() })

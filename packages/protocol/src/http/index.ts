@@ -64,7 +64,8 @@ export type {
   TaskRun,
 } from './board.js'
 export type { BoxPage } from './cards.js'
-export type { EventRow, Intervention, InterventionRow, ProjectEvent } from './events.js'
+export { eventWebhookBody } from './events.js'
+export type { EventRow, EventWebhookBody, Intervention, InterventionRow, ProjectEvent } from './events.js'
 export type { Component, HealthSummary } from './health.js'
 export type { AuditRow, KeyLine, KeyRow } from './keys.js'
 export type { Question, QuestionRow } from './tool-calls.js'

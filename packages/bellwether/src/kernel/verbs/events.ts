@@ -103,3 +103,19 @@ export async function moveCursor(db: Queryable, name: string, from: string, to: 
   })
   return rows.length === 1
 }
+
+/**
+ * Makes this process the only sender of a reader whose order matters, until the lease ends. False: another process is. `holder` is a
+ * number of this process's own.
+ */
+export async function leaseReader(db: Queryable, name: string, holder: number, leaseSeconds: number): Promise<boolean> {
+  const rows = await db.query({
+    text: `insert into state.event_cursors as c (name, xid, event_id, updated_at)
+      values ($1, '0', $2, state.now())
+      on conflict (name) do update set event_id = excluded.event_id, updated_at = excluded.updated_at
+      where c.event_id = excluded.event_id or c.updated_at < excluded.updated_at - make_interval(secs => $3)
+      returning name`,
+    values: [`${name}:sender`, holder, leaseSeconds],
+  })
+  return rows.length === 1
+}

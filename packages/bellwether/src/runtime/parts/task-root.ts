@@ -84,7 +84,8 @@ export function openAlerts({
   readonly calls?: CallPolicy
   readonly signal: AbortSignal | undefined
 }): Alerts {
-  const url = settings.alert_webhook_url === undefined ? undefined : webhookUrl(settings.alert_webhook_url)
+  const { alert_webhook_url: text } = settings
+  const url = text === undefined ? undefined : webhookUrl(text, 'board', 'alert_webhook_url')
   const webhook = url === undefined ? undefined : { url, post: postJson }
   return makeAlerts({ clock: systemClock, random: systemRandom, calls, log, ...defined({ root, signal, webhook }) })
 }

@@ -300,6 +300,6 @@ describe('alerts', () => {
     await alerts.settled()
     expect([calls, alerts.counts.get('unsent')]).toEqual([1, 1])
     for (const wrong of ['nope', 'ftp://a/b', 'file:///etc/passwd'])
-      expect(() => webhookUrl(wrong)).toThrow('Invalid alert_webhook_url')
+      expect(() => webhookUrl(wrong, 'board', 'alert_webhook_url')).toThrow('Invalid alert_webhook_url')
   })
 })
