@@ -81,7 +81,7 @@ const pmo = {
     'How often the relay reads the outbox when the bell does not ring: the longest delay of a tool command or event.',
     { max: 60 },
   ),
-  event_webhook_url: text(
+  event_webhook_url: optionalText(
     'The URL that receives task, state and step events of all projects as JSON, in order. Default: none.',
   ),
   max_recursion_depth: count(20, 'The maximum depth of turns that start other turns.', { max: 1_000 }),
