@@ -16,6 +16,7 @@ import { defaultCallPolicy, exchangeTimeoutMs, retryCall } from '../ports/retry.
 import { loadSettings, settingsFile } from '../settings/load.js'
 import type { Settings } from '../settings/schema.js'
 import { readAgentFile } from '../worker/roster/agent-file.js'
+import { toolFiles } from './parts/tools.js'
 
 export interface Finding {
   readonly check: string
@@ -130,7 +131,7 @@ const ownOf = (table: object): string =>
 
 async function tools(folder: string) {
   const found: string[] = []
-  for (const file of ['mcp.json', 'tools.json']) {
+  for (const file of toolFiles) {
     const text = await readFile(join(folder, file), 'utf8').catch(absent)
     if (text === undefined) continue
     try {

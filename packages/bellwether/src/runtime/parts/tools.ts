@@ -42,7 +42,7 @@ export interface WorkerTools {
   close(): Promise<void>
 }
 
-export const mcpFile = 'mcp.json'
+const mcpFile = 'mcp.json'
 
 // The first turns should have the tools of servers that start quickly. Slower servers join later.
 const startWaitMs = 5_000
@@ -96,6 +96,7 @@ export async function openTools(options: ToolsOptions): Promise<WorkerTools> {
 
 /** The kinds of tools that files declare: file name → reader. */
 const kinds = { 'tools.json': readHttpTools }
+export const toolFiles: readonly string[] = [mcpFile, ...Object.keys(kinds)]
 
 function ownTools({ root, functions, log }: ToolsOptions): HostedTool[] {
   const own = [...functions]
