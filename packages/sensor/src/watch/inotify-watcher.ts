@@ -4,24 +4,17 @@
  * After an overflow every watched directory is listed again; the audit that follows finds lost deletes. The watcher works in
  * slices and reads the kernel's queue between them.
  */
-import { childOf, nameOf, parentOf, type Disk, type DiskEntry } from '../disk/disk.js'
+import { childOf, nameOf, parentOf, type DiskEntry } from '../disk/disk.js'
 import { deletedRow, rowText } from '../disk/row.js'
 import type { DirectoryTime } from './hot-set.js'
 import { Changes, type Change } from './changes.js'
 import { mask, type Inotify, type RawEvent } from './inotify.js'
 import { RowCollector } from './row-collector.js'
 import { WatchSet } from './watch-set.js'
-import { noStats, type RowGroup, type Watcher, type WatchStats } from './messages.js'
+import { noStats, type RowGroup, type Watcher, type WatcherOptions, type WatchStats } from './messages.js'
 
-export interface InotifyWatcherOptions {
-  readonly disk: Disk
+export interface InotifyWatcherOptions extends WatcherOptions {
   readonly inotify: Inotify
-  readonly limit: number
-  /** Seconds since the epoch on the file server's clock. */
-  readonly serverNow: () => number
-  readonly monotonicMs: () => number
-  /** A file without changes for this long counts as complete. */
-  readonly hotSeconds: number
   readonly partialPauseMs: number
 }
 

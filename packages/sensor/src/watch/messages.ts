@@ -1,5 +1,6 @@
 /** The messages between the root watcher and its thread, and the interface of the inotify and polling watchers. */
 import type { FileEventType } from '@bellwether/protocol'
+import type { Disk } from '../disk/disk.js'
 import type { RootIdentity } from '../disk/root.js'
 import type { DirectoryTime } from './hot-set.js'
 
@@ -8,6 +9,17 @@ export interface RowGroup {
   readonly type: FileEventType
   readonly rows: string
   readonly count: number
+}
+
+export interface WatcherOptions {
+  readonly disk: Disk
+  /** How many directories are watched. */
+  readonly limit: number
+  /** Seconds since the epoch on the file server's clock. */
+  readonly serverNow: () => number
+  readonly monotonicMs: () => number
+  /** A file without changes for this long counts as complete. */
+  readonly hotSeconds: number
 }
 
 export interface WatchStats {

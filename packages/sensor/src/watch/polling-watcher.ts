@@ -3,18 +3,13 @@
  * so a recent change counts as a partial write, and it misses entries that exist only between two rounds. The number of
  * remembered entries is bounded; audits cover the other directories.
  */
-import { childOf, type Disk } from '../disk/disk.js'
+import { childOf } from '../disk/disk.js'
 import { deletedRow, rowText } from '../disk/row.js'
 import type { DirectoryTime } from './hot-set.js'
 import { RowCollector } from './row-collector.js'
-import { noStats, type RowGroup, type Watcher, type WatchStats } from './messages.js'
+import { noStats, type RowGroup, type Watcher, type WatcherOptions, type WatchStats } from './messages.js'
 
-export interface PollingWatcherOptions {
-  readonly disk: Disk
-  readonly limit: number
-  readonly serverNow: () => number
-  readonly monotonicMs: () => number
-  readonly hotSeconds: number
+export interface PollingWatcherOptions extends WatcherOptions {
   readonly pollMs: number
   readonly sleep: (ms: number) => void
 }

@@ -2,6 +2,7 @@
  * Plans the migration of config/runtime-policy.json to version 2: what changes, what is removed, and the risks. Pure. Version 2
  * migrates to itself, and every removed key is named. migrate-run.ts does the I/O.
  */
+import type { Diff } from '../log/snapshot/snapshot-diff.js'
 import { parseObject } from '../policies/inside.js'
 import { normalize, type RuntimeV2 } from '../policies/runtime.js'
 
@@ -13,15 +14,6 @@ export const migrationRisks = {
   empty: 'agent list is empty after migration',
   write: 'write failed',
 } as const
-
-export interface Diff {
-  readonly added: number
-  readonly removed: number
-  readonly changed: number
-  readonly sampleAdded: readonly string[]
-  readonly sampleRemoved: readonly string[]
-  readonly sampleChanged: readonly string[]
-}
 
 export interface Plan {
   readonly target: RuntimeV2

@@ -1,37 +1,14 @@
 import { mkdir, readFile, rename, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Clock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import { describe, expect, it } from 'vitest'
-import { acquire, generationName, type LockPorts } from '../../../src/board/log/locks/locks.js'
+import { acquire, generationName } from '../../../src/board/log/locks/locks.js'
 import { recoverStaleLocks } from '../../../src/board/repair/recover-locks.js'
-import { systemMachine, type Machine } from '../../../src/ports/disk/machine.js'
+import { systemMachine } from '../../../src/ports/disk/machine.js'
 import { systemDisk } from '../../../src/ports/disk/disk.js'
-import { add, boardOf, testRoot, testWorld } from './test-root.js'
+import { add, boardOf, testRoot, testWorld, dead, lockOf, slowWorld } from './test-root.js'
 
 const terms = { owner: 'tester', ttlMs: 30_000, graceMs: 15_000, waitMs: 0 }
-/** Ports whose uptime and wall clock move separately, and only when the test says so. */
-function slowWorld(more: Partial<Machine> = {}): LockPorts & { pass(ms: number): void; setWall(ms: number): void } {
-  let [upMs, wallMs] = [1_000_000, Date.now()]
-  const pass = (ms: number) => {
-    upMs += ms
-    wallMs += ms
-  }
-  const clock: Clock = { wallMs: () => wallMs, monotonicMs: () => upMs, sleep: async (ms) => pass(ms) }
-  const machine: Machine = { ...systemMachine, uptimeMs: () => upMs, ...more }
-  return { ...testWorld, clock, machine, pass, setWall: (ms) => void (wallMs = ms) }
-}
-
-const dead = { process: () => ({ alive: false }) }
-const past = (seconds: number) => Date.now() / 1_000 - seconds
-const lockOf = (agoSec: number, more: object = {}) => ({
-  owner: 'old',
-  pid: 999_999_999,
-  createdAtTs: past(agoSec),
-  expiresAtTs: past(agoSec - 30),
-  resource: 'tasks.jsonl',
-  ...more,
-})
 
 describe('the lock of the log', () => {
   it('[H2.1] a lock file names owner, creation, expiry, resource and token', async () => {

@@ -1,14 +1,14 @@
-/** Shared by the storage tests: a temporary root, controllable ports, and a board with short leases. */
+/** Task roots of tests: a temporary root, ports and clocks that the test controls, locks, and a board with short leases. */
 import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { systemClock, systemRandom } from '@bellwether/base'
+import { type Clock, systemClock, systemRandom } from '@bellwether/base'
 import { onTestFinished } from 'vitest'
 import { openBoard, type BoardOptions } from '../../../src/board/log/board.js'
 import type { LockPorts } from '../../../src/board/log/locks/locks.js'
 import type { Board, TaskEvent } from '../../../src/board/log/task.js'
 import { systemDisk, type Disk } from '../../../src/ports/disk/disk.js'
-import { systemMachine } from '../../../src/ports/disk/machine.js'
+import { systemMachine, type Machine } from '../../../src/ports/disk/machine.js'
 import { uuidv7 } from '../../../src/ports/ids.js'
 import { quietLog } from '../../support/quiet-log.js'
 
@@ -58,6 +58,33 @@ export const testWorld: LockPorts = {
   ids: uuidv7(systemClock, systemRandom),
   log: quietLog,
 }
+
+/** Ports whose uptime and wall clock move separately, and only when the test says so. */
+export function slowWorld(
+  more: Partial<Machine> = {},
+): LockPorts & { pass(ms: number): void; setWall(ms: number): void } {
+  let [upMs, wallMs] = [1_000_000, Date.now()]
+  const pass = (ms: number) => {
+    upMs += ms
+    wallMs += ms
+  }
+  const clock: Clock = { wallMs: () => wallMs, monotonicMs: () => upMs, sleep: async (ms) => pass(ms) }
+  const machine: Machine = { ...systemMachine, uptimeMs: () => upMs, ...more }
+  return { ...testWorld, clock, machine, pass, setWall: (ms) => void (wallMs = ms) }
+}
+
+/** For a machine on which the owner of every lock is dead. */
+export const dead = { process: () => ({ alive: false }) }
+export const past = (seconds: number) => Date.now() / 1_000 - seconds
+/** The contents of a lock file that was created this long ago and expires after 30 s. */
+export const lockOf = (agoSec: number, more: object = {}) => ({
+  owner: 'old',
+  pid: 999_999_999,
+  createdAtTs: past(agoSec),
+  expiresAtTs: past(agoSec - 30),
+  resource: 'tasks.jsonl',
+  ...more,
+})
 
 export async function boardOf(root: TestRoot | string, more: Partial<BoardOptions> = {}): Promise<Board> {
   const path = typeof root === 'string' ? root : root.path
