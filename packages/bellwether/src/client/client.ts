@@ -211,7 +211,7 @@ function parse(text: string, url: string): unknown {
 async function problemOf(response: Response, url: string): Promise<Terminal | Retryable> {
   const { status } = response
   const problem = problemFields((await response.text()).slice(0, problemChars))
-  const message = problem['detail'] ?? problem['title'] ?? `${url} answered ${status}`
+  const message = problem['detail'] ?? problem['title'] ?? `${url} responded with ${status}`
   const details = {
     code: problem['code'] ?? `http_${status}`,
     ...defined({ hint: problem['hint'] ?? hintFor(status) }),

@@ -27,10 +27,10 @@ export async function once<T extends object>(
     })
   }
   if (opened.stored !== undefined)
-    return reply.code(opened.stored.status).header('idempotent-replay', 'true').send(opened.stored.answer)
-  const answer = await work(opened.inboxId)
-  const stored = await storeResponse(kernel.db, name, { status: reply.statusCode, answer })
-  return reply.code(stored.status).send(stored.answer)
+    return reply.code(opened.stored.status).header('idempotent-replay', 'true').send(opened.stored.body)
+  const body = await work(opened.inboxId)
+  const stored = await storeResponse(kernel.db, name, { status: reply.statusCode, body })
+  return reply.code(stored.status).send(stored.body)
 }
 
 function keyOf(request: FastifyRequest): string | undefined {

@@ -9,7 +9,7 @@ import {
   reap,
   reapMax,
   resetFutureTimes,
-  restAgents,
+  markIdleAgents,
   retryDispatched,
   sweepMax,
   sweepQueued,
@@ -48,8 +48,8 @@ export function openGuard({ kernel, clock, settings }: GuardOptions): Guard {
     return []
   }
 
-  async function rest(): Promise<[]> {
-    await restAgents(db)
+  async function markIdle(): Promise<[]> {
+    await markIdleAgents(db)
     return []
   }
 
@@ -68,7 +68,7 @@ export function openGuard({ kernel, clock, settings }: GuardOptions): Guard {
         { run: () => sweepQueued(db, settings.watchdogIntervalSeconds), fullAt: sweepMax },
         { run: () => retryDispatched(db, settings.dispatchedRetrySeconds) },
         { run: () => wakePending(db, settings.pendingWakeupSeconds, settings.pendingWakeupSkipSeconds) },
-        { run: rest },
+        { run: markIdle },
       ]
     },
   })

@@ -1,8 +1,7 @@
 /**
- * `bellwether up`: everything on one machine. This process holds the embedded database (unless the settings name one), the PMO, the
- * autopilot, the HTTP server with one workspace view, and its sensor. Each worker target has a supervised child process.
- * Only one `up` runs per data folder. If a part fails to open, the others are closed in order. After `kill -9` the children exit
- * because their pipe closes, and the next start takes over the database.
+ * `bellwether up`: runs the database, the PMO, the autopilot, the HTTP server with one view and its sensor in this process, and a
+ * supervised child process per worker target. Only one `up` runs per data folder. After `kill -9` the children exit because their pipe
+ * closes, and the next start takes over the database.
  */
 import { setMaxListeners } from 'node:events'
 import { isAbsolute, join, relative, resolve } from 'node:path'

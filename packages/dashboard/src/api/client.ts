@@ -125,7 +125,7 @@ export function problemOf(status: number, text: string): Problem {
       textOf(body.hint),
     )
   } catch {
-    return new Problem(status, 'rejected', `The server answered ${status}.`)
+    return new Problem(status, 'rejected', `The server responded with ${status}.`)
   }
 }
 

@@ -77,14 +77,15 @@ export async function settle(
   const settled = await withRun(dispatcher, run.runId, async (): Promise<Settled> => {
     const task = dispatcher.board.state.tasks.get(run.taskId)
     if (task === undefined || openRun(task)?.runId !== run.runId) return { result: 'already_closed' }
-    const verdict = await judge(dispatcher, policies, task, run.runId, ended)
+    const verdict = await decideVerdict(dispatcher, policies, task, run.runId, ended)
     if ('waiting' in verdict) return { result: 'waiting', why: verdict.waiting }
     return closeRun(dispatcher, policies, run, { ...ended, verdict })
   })
   return settled ?? { result: 'already_closed' }
 }
 
-async function judge(
+/** How the run ended: from the outcome, an abort, a failure that the agent reported, and the evidence. */
+async function decideVerdict(
   dispatcher: Dispatcher,
   policies: DispatchPolicies,
   task: Task,
@@ -107,9 +108,9 @@ async function judge(
     const why = findings.waitFor.map((path) => `${path} cannot be inspected yet`)
     return overdue ? { is: 'person', reasonCode: 'evidence_unavailable', detail: why.join('; ') } : { waiting: why }
   }
-  const judgement = accept(policies.acceptance, task, ended.deliverable, findings)
-  if (judgement.verdict === 'done') return { is: 'done', evidence: judgement.evidence }
-  return { is: 'failed', reasonCode: 'incomplete_output', detail: judgement.reasons.join('; ') }
+  const acceptance = accept(policies.acceptance, task, ended.deliverable, findings)
+  if (acceptance.verdict === 'done') return { is: 'done', evidence: acceptance.evidence }
+  return { is: 'failed', reasonCode: 'incomplete_output', detail: acceptance.reasons.join('; ') }
 }
 
 /** Writes the line that closes the run, then raises an alert and records the lesson. */

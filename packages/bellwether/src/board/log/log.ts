@@ -1,8 +1,6 @@
 /**
- * state/tasks.jsonl, open in one process. Reading starts from a valid snapshot, or else from the first line, with the same
- * result. An append returns after fsync and reading it back. A torn last line is closed with a newline and never cut,
- * because its writer may be alive. After a failed fsync the file is reopened and the group appended again; the same ids
- * count once. The caller holds the lock.
+ * Reads and appends state/tasks.jsonl. An append returns only after fsync and reading it back; if that fails, the group is appended
+ * again with the same ids, which count once. No line is ever cut: its writer may be alive. The caller holds the lock.
  */
 import { join } from 'node:path'
 import type { Log } from '@bellwether/base'

@@ -1,8 +1,7 @@
 /**
- * Decides whether a task is really done: the evidence that its role requires, the files that the deliverable claims, what was
- * found on disk, and the results of the verify commands. Pure. Commands come from the policy and the task, never from a
- * deliverable. A file that cannot be inspected yet means wait, never missing (hazard 21). "Done" without evidence is
- * `incomplete_output`. dispatch/collect-evidence.ts gathers the evidence.
+ * Decides whether the evidence proves that a task is done: the claimed files and the results of the verify commands. Pure. A file that
+ * cannot be inspected yet means wait, never missing (hazard 21), and a deliverable cannot name commands.
+ * dispatch/collect-evidence.ts collects the evidence.
  */
 import { isAbsolute, normalize, relative } from 'node:path'
 import { defined } from '@bellwether/base'

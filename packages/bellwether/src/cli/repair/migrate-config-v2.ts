@@ -5,7 +5,7 @@ import { InvalidInput } from '@bellwether/protocol'
 import type { Command } from 'commander'
 import { migrateConfig, type Migration } from '../../board/repair/migrate-run.js'
 import { exitCodes } from '../shared/output.js'
-import { applies, rootCommand, shown, tell, toolPorts, type RootFlags } from './task-root.js'
+import { applies, rootCommand, sanitized, printReport, toolPorts, type RootFlags } from './task-root.js'
 
 export function migrateConfigCommand(finish: (code: number) => void): Command {
   return rootCommand('migrate-config-v2', 'migrate config/runtime-policy.json of a task root to version 2')
@@ -13,7 +13,7 @@ export function migrateConfigCommand(finish: (code: number) => void): Command {
     .action(async (flags: RootFlags & { readonly text?: boolean }) => {
       const root = folder(flags.root)
       const migration = await migrateConfig(root, applies(flags), toolPorts())
-      tell({ ...flags, json: flags.text !== true }, { ...migration, root }, () => human(migration, root))
+      printReport({ ...flags, json: flags.text !== true }, { ...migration, root }, () => human(migration, root))
       finish(migration.ok ? exitCodes.ok : exitCodes.failure)
     })
 }
@@ -31,7 +31,7 @@ function human({ path, summary, risks, diff, backup, rollbackHint }: Migration, 
   // The message of a JSON parser quotes the file, which may contain control characters.
   const lines = [`${path}: ${summary.replaceAll(/\p{C}/gu, '·')}`]
   const sample = (word: string, paths: readonly string[]) =>
-    paths.forEach((one) => lines.push(`  ${word} ${shown(one)}`))
+    paths.forEach((one) => lines.push(`  ${word} ${sanitized(one)}`))
   sample('+', diff.sampleAdded)
   sample('~', diff.sampleChanged)
   sample('-', diff.sampleRemoved)

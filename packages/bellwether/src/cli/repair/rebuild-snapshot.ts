@@ -3,7 +3,7 @@ import { defined } from '@bellwether/base'
 import type { Command } from 'commander'
 import { rebuildSnapshot, type RebuildReport } from '../../board/repair/rebuild.js'
 import { exitCodes } from '../shared/output.js'
-import { applies, rootCommand, shown, tell, toolPorts, type RootFlags } from './task-root.js'
+import { applies, rootCommand, sanitized, printReport, toolPorts, type RootFlags } from './task-root.js'
 
 interface Flags extends RootFlags {
   readonly compactJsonl?: string
@@ -30,7 +30,7 @@ export function rebuildSnapshotCommand(finish: (code: number) => void): Command 
         toolPorts(),
       )
       bar?.clear()
-      tell(flags, report, () => human(report))
+      printReport(flags, report, () => human(report))
       finish(report.ok ? exitCodes.ok : exitCodes.failure)
     })
 }
@@ -69,20 +69,20 @@ function human(report: RebuildReport): readonly string[] {
       ['removed', diff.sampleRemoved],
       ['changed', diff.sampleChanged],
     ] as const)
-      if (ids.length > 0) lines.push(`    ${word}: ${ids.map((id) => shown(id)).join(', ')}`)
+      if (ids.length > 0) lines.push(`    ${word}: ${ids.map((id) => sanitized(id)).join(', ')}`)
   }
   for (const [kind, count] of Object.entries(errors.counts)) lines.push(`  ${count} × ${kind}`)
   for (const { line, kind, detail } of errors.items.slice(0, shownMax))
-    lines.push(`    line ${line}: ${kind}${detail === '' ? '' : ` (${shown(detail)})`}`)
+    lines.push(`    line ${line}: ${kind}${detail === '' ? '' : ` (${sanitized(detail)})`}`)
   if (errors.total > shownMax) lines.push(`    … and ${errors.total - shownMax} more (--json lists up to 1,000)`)
   for (const { taskId, line, kind } of report.held.slice(0, shownMax))
-    lines.push(`  held for a person: ${shown(taskId)} (line ${line}: ${kind})`)
+    lines.push(`  held for a person: ${sanitized(taskId)} (line ${line}: ${kind})`)
   if (report.held.length > shownMax) lines.push(`    … and ${report.held.length - shownMax} more held tasks (--json)`)
   if (report.held.length > 0)
     lines.push('  Check these lines and tasks, then run bellwether task release ID, done ID or retry ID.')
   if (report.tornLastLine) lines.push('  the last line is incomplete; the next writer closes it')
   for (const ring of report.dependencyCycles)
-    lines.push(`  dependency cycle: ${ring.map((id) => shown(id)).join(' → ')}`)
+    lines.push(`  dependency cycle: ${ring.map((id) => sanitized(id)).join(' → ')}`)
   if (compacted !== null)
     lines.push(`  compacted: ${compacted.lines} lines in ${compacted.path}, ${compacted.dropped} omitted`)
   if (report.applied) lines.push(`Written to ${report.snapshot}, archived as ${report.archivedAs ?? '?'}`)

@@ -4,7 +4,7 @@ import { InvalidArgumentError, type Command } from 'commander'
 import type { LockInfo } from '../../board/log/locks/lock-audit.js'
 import { recoverStaleLocks, type RecoverReport } from '../../board/repair/recover-locks.js'
 import { exitCodes } from '../shared/output.js'
-import { applies, rootCommand, shown, tell, toolPorts, type RootFlags } from './task-root.js'
+import { applies, rootCommand, sanitized, printReport, toolPorts, type RootFlags } from './task-root.js'
 
 interface Flags extends RootFlags {
   readonly force?: boolean
@@ -29,7 +29,7 @@ export function recoverStaleLocksCommand(finish: (code: number) => void): Comman
         },
         toolPorts(),
       )
-      tell(flags, report, () => human(report))
+      printReport(flags, report, () => human(report))
       finish(report.ok ? exitCodes.ok : exitCodes.failure)
     })
 }
@@ -50,7 +50,7 @@ function human({
     const word = reclaimed.includes(one) ? 'reclaimed' : 'stale    '
     lines.push(`  ${word} ${line(one)}  ${one.reason}${one.broken === null ? '' : ` (lock file ${one.broken})`}`)
   }
-  for (const { path, error } of errors) lines.push(`  failed    ${shown(path)}: ${shown(error)}`)
+  for (const { path, error } of errors) lines.push(`  failed    ${sanitized(path)}: ${sanitized(error)}`)
   if (refused !== null) lines.push(`Not applied: ${refused}`)
   else if (mode === 'dry-run' && candidates.length > 0) lines.push('Nothing was changed. Add --apply to reclaim.')
   return lines
@@ -58,7 +58,7 @@ function human({
 
 function line(one: LockInfo): string {
   const name = one.path.slice(one.path.lastIndexOf('/') + 1)
-  return `${shown(name)}  ${shown(one.owner)} (pid ${one.pid ?? '?'} on ${shown(one.host ?? 'an unknown host')}), ${one.ageSec} s old`
+  return `${sanitized(name)}  ${sanitized(one.owner)} (pid ${one.pid ?? '?'} on ${sanitized(one.host ?? 'an unknown host')}), ${one.ageSec} s old`
 }
 
 function seconds(text: string): number {

@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import { restoreSnapshot, type RestoreReport } from '../../board/repair/rebuild.js'
 import { exitCodes } from '../shared/output.js'
-import { applies, rootCommand, tell, toolPorts, type RootFlags } from './task-root.js'
+import { applies, rootCommand, printReport, toolPorts, type RootFlags } from './task-root.js'
 
 interface Flags extends RootFlags {
   readonly from?: string
@@ -15,7 +15,7 @@ export function restoreSnapshotCommand(finish: (code: number) => void): Command 
     .action(async (name: string | undefined, flags: Flags) => {
       const options = { root: flags.root, apply: applies(flags), snapshot: name ?? flags.from }
       const report = await restoreSnapshot(options, toolPorts())
-      tell(flags, report, () => human(report))
+      printReport(flags, report, () => human(report))
       finish(exitCodes.ok)
     })
 }

@@ -6,7 +6,7 @@ import type { LockPorts } from '../../board/log/locks/locks.js'
 import { systemDisk } from '../../ports/disk/disk.js'
 import { systemMachine } from '../../ports/disk/machine.js'
 import { uuidv7 } from '../../ports/ids.js'
-import { print as say } from '../shared/output.js'
+import { print } from '../shared/output.js'
 import { plain } from '../../client/sanitize.js'
 
 export interface RootFlags {
@@ -47,11 +47,11 @@ export function applies({ apply = false, dryRun = false }: RootFlags): boolean {
   return apply
 }
 
-export function tell(flags: RootFlags, report: object, lines: () => readonly string[]): void {
-  say(flags, report, () => lines().join('\n'))
+export function printReport(flags: RootFlags, report: object, lines: () => readonly string[]): void {
+  print(flags, report, () => lines().join('\n'))
 }
 
 /** Text from files may contain control characters, which must not reach the terminal. */
-export function shown(text: string | null): string {
+export function sanitized(text: string | null): string {
   return plain(text ?? '?').slice(0, 200)
 }

@@ -16,7 +16,7 @@ export interface RequestKey {
 
 export interface StoredResponse {
   readonly status: number
-  readonly answer: unknown
+  readonly body: unknown
 }
 
 export interface OpenedResponse {
@@ -30,7 +30,7 @@ interface Row {
   readonly same: boolean
   readonly inbox_id: string
   readonly status: number | null
-  readonly answer: unknown
+  readonly body: unknown
 }
 
 export async function openResponse(db: Queryable, ids: Ids, name: RequestKey, body: unknown): Promise<OpenedResponse> {
@@ -47,7 +47,7 @@ export async function openResponse(db: Queryable, ids: Ids, name: RequestKey, bo
   // A separate statement sees the row of a concurrent request that was faster (hazard 12).
   const [row] = await db.query<Row>({
     name: 'bw_read_answer',
-    text: `select body_hash = $4 as same, inbox_id, status, answer from resource.http_answers
+    text: `select body_hash = $4 as same, inbox_id, status, answer as body from resource.http_answers
       where project_id = $1 and scope = $2 and idempotency_key = $3`,
     values,
   })
@@ -55,7 +55,7 @@ export async function openResponse(db: Queryable, ids: Ids, name: RequestKey, bo
   return {
     mismatch: !row.same,
     inboxId: row.inbox_id,
-    stored: row.status === null ? undefined : { status: row.status, answer: row.answer },
+    stored: row.status === null ? undefined : { status: row.status, body: row.body },
   }
 }
 
@@ -70,15 +70,15 @@ export async function storeResponse(
     name: 'bw_keep_answer',
     text: `update resource.http_answers set status = $4, answer = $5
       where project_id = $1 and scope = $2 and idempotency_key = $3 and status is null`,
-    values: [...values, response.status, JSON.stringify(response.answer)],
+    values: [...values, response.status, JSON.stringify(response.body)],
   })
-  const [row] = await db.query<{ status: number | null; answer: unknown }>({
+  const [row] = await db.query<{ status: number | null; body: unknown }>({
     name: 'bw_kept_answer',
-    text: `select status, answer from resource.http_answers
+    text: `select status, answer as body from resource.http_answers
       where project_id = $1 and scope = $2 and idempotency_key = $3`,
     values,
   })
-  return row === undefined || row.status === null ? response : { status: row.status, answer: row.answer }
+  return row === undefined || row.status === null ? response : { status: row.status, body: row.body }
 }
 
 const pruneMax = 5_000

@@ -2,7 +2,7 @@
  * Connects a sensor to a view of the same process: its requests go to the pipe routes directly, without a socket and without an
  * API key. The routes and their checks are those of the HTTP server.
  */
-import { type Log, systemClock } from '@bellwether/base'
+import { defined, type Log, systemClock } from '@bellwether/base'
 import type { Http } from '@bellwether/sensor'
 import { apiOf } from '../../http/api.js'
 import { bareApp } from '../../http/app.js'
@@ -38,15 +38,15 @@ export function inProcessPipe({ fusion, view, log, signal: stopping }: InProcess
   return {
     async request({ method, url, headers, body, timeoutMs, signal }) {
       const payload = body === undefined ? {} : { payload: Buffer.from(body.buffer, body.byteOffset, body.byteLength) }
-      const answer = app.inject({
+      const response = app.inject({
         method,
         url: `${url.pathname}${url.search}`,
         headers,
         remoteAddress: 'in-process',
-        ...(signal === undefined ? {} : { signal }),
+        ...defined({ signal }),
         ...payload,
       })
-      const { statusCode, rawPayload } = await withTimeout(systemClock, timeoutMs, 'the view of this process', answer)
+      const { statusCode, rawPayload } = await withTimeout(systemClock, timeoutMs, 'the view of this process', response)
       return { status: statusCode, body: rawPayload }
     },
     close: () => void app.close(),

@@ -1,8 +1,6 @@
 /**
- * The sessions of a view and the leader of each source (V1.1, V1.2, V1.5). The first session of a source leads, later ones
- * follow. A leader keeps its role until its session ends; then the first follower becomes leader in the same call. Silence
- * counts only while sweeps run (hazard 26): after a gap between two sweeps every session gets a full timeout again. Callers
- * pass the time in, in monotonic ms.
+ * Keeps the sessions of a view and elects the leader of each source (V1.1, V1.2, V1.5): its oldest session. Silence counts only while
+ * sweeps run (hazard 26): after a gap between two sweeps every session gets a full timeout again. Callers pass monotonic ms.
  */
 import { pipeLimits, Retryable, Terminal, type PipeCommand, type PipeRole } from '@bellwether/protocol'
 

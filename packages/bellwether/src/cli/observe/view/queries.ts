@@ -117,18 +117,18 @@ export function queryCommands(view: Command): void {
     .option('--limit <n>', 'the maximum number of differences', wholeUpTo(limitMax, 1), 100)
     .action(async (left: string, right: string, flags: QueryFlags & { limit: number }) => {
       const request = { params: { view: flags.view }, query: { left, right, limit: flags.limit } }
-      const answer = await openClient(flags).ask('GET /views/:view/diff', request)
-      print(flags, answer, () => {
-        if (answer.differences.length === 0) return 'No differences'
-        const lines = answer.differences.map(({ path, kind }) => `${kind.padEnd(10)} ${plain(path)}`)
-        return `${lines.join('\n')}${answer.truncated ? '\n… and more (--limit)' : ''}`
+      const response = await openClient(flags).ask('GET /views/:view/diff', request)
+      print(flags, response, () => {
+        if (response.differences.length === 0) return 'No differences'
+        const lines = response.differences.map(({ path, kind }) => `${kind.padEnd(10)} ${plain(path)}`)
+        return `${lines.join('\n')}${response.truncated ? '\n… and more (--limit)' : ''}`
       })
     })
   query(view, 'sessions', 'list the sensors that feed the view').action(async (flags: QueryFlags) => {
-    const answer = await openClient(flags).ask('GET /views/:view/sessions', { params: { view: flags.view } })
-    print(flags, answer, () => {
-      if (answer.sessions.length === 0) return 'No sensor is connected'
-      const rows = answer.sessions.map((one) => [
+    const response = await openClient(flags).ask('GET /views/:view/sessions', { params: { view: flags.view } })
+    print(flags, response, () => {
+      if (response.sessions.length === 0) return 'No sensor is connected'
+      const rows = response.sessions.map((one) => [
         one.agent_id,
         one.role,
         one.source_id,
@@ -150,8 +150,8 @@ export function queryCommands(view: Command): void {
     .action(async (flags: QueryFlags & { since?: string; follow?: boolean }) => {
       const client = openClient(flags)
       if (flags.follow === true) return follow(client, flags, flags.since)
-      const answer = await client.ask('GET /views/:view/changes', ofView(flags, { since: flags.since }))
-      return print(flags, answer, () => formatChanges(answer, flags.since !== undefined))
+      const response = await client.ask('GET /views/:view/changes', ofView(flags, { since: flags.since }))
+      return print(flags, response, () => formatChanges(response, flags.since !== undefined))
     })
 }
 

@@ -19,7 +19,7 @@ import { plain } from '../../../client/sanitize.js'
 import { systemMachine } from '../../../ports/disk/machine.js'
 import { openDispatcher } from '../../../runtime/parts/board.js'
 import { collect } from '../../shared/options.js'
-import { exitCodes, print as answer } from '../../shared/output.js'
+import { exitCodes, print as printResult } from '../../shared/output.js'
 import { wholeNumber } from './queries.js'
 import { boardServer, onRoot, whoAmI, withCommon, type CommonFlags, type Opened } from './root.js'
 
@@ -83,11 +83,11 @@ async function onServer(server: Client, id: string | undefined, flags: Flags): P
   if (id === undefined) {
     const body = { maxSteps: flags.max ?? 1 }
     const run = await server.ask('POST /board/autopilot', { body, timeoutMs })
-    answer(flags, run, () => [...run.reports.map(reportText), `ended: ${plain(run.stoppedBecause)}`].join('\n'))
+    printResult(flags, run, () => [...run.reports.map(reportText), `ended: ${plain(run.stoppedBecause)}`].join('\n'))
     return codeOf(run.reports)
   }
   const report = await server.ask('POST /board/tasks/:task/dispatch', { params: { task: id }, timeoutMs })
-  answer(flags, report, () => reportText(report))
+  printResult(flags, report, () => reportText(report))
   return codeOf([report])
 }
 
@@ -116,7 +116,7 @@ async function dispatchOne(
 ): Promise<number> {
   const report = await dispatch(dispatcher, id, signal)
   await writeCaches(dispatcher.board, opened.caches)
-  answer(flags, { ...report }, () => reportText(report))
+  printResult(flags, { ...report }, () => reportText(report))
   return codeOf([report])
 }
 
@@ -130,7 +130,7 @@ async function dispatchReady(
     maxSteps: flags.max ?? 1,
     signal,
   })
-  answer(flags, { reports, stoppedBecause }, () =>
+  printResult(flags, { reports, stoppedBecause }, () =>
     [
       ...reports.map((report) => `${reportText(report)}\n  chosen because ${plain(report.choice?.because ?? '')}`),
       `ended: ${plain(stoppedBecause)}`,

@@ -7,7 +7,7 @@ import { plain } from '../../../client/sanitize.js'
 import { openDispatcher } from '../../../runtime/parts/board.js'
 import { openEvidence } from '../../../runtime/parts/evidence.js'
 import { collect } from '../../shared/options.js'
-import { print as answer } from '../../shared/output.js'
+import { print as printResult } from '../../shared/output.js'
 import { changed } from './edit.js'
 import { boardServer, onRoot, whoAmI, withCommon, type CommonFlags } from './root.js'
 
@@ -25,7 +25,7 @@ export function doneCommand(task: Command): void {
           ...defined({ files: flags.file, reason: flags.note, unchecked: flags.unchecked }),
         })
         const evidence = fields['evidence'] ?? null
-        return answer(flags, { taskId: id, status: 'done', evidence }, () => `${plain(id)} is done`)
+        return printResult(flags, { taskId: id, status: 'done', evidence }, () => `${plain(id)} is done`)
       }
       return onRoot(flags, 'write', async (opened) => {
         const { board, ids } = opened
@@ -39,7 +39,7 @@ export function doneCommand(task: Command): void {
           ...defined({ files: flags.file, note: flags.note, unchecked: flags.unchecked }),
         })
         const evidence = board.state.tasks.get(id)?.fields['evidence'] ?? null
-        answer(flags, { taskId: id, status: 'done', evidence }, () => `${id} is done`)
+        printResult(flags, { taskId: id, status: 'done', evidence }, () => `${id} is done`)
       })
     })
 }

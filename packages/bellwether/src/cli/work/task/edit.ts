@@ -25,7 +25,7 @@ import type { TaskView } from '../../../board/tasks/task-view.js'
 import type { Client } from '../../../client/client.js'
 import { plain } from '../../../client/sanitize.js'
 import { collect } from '../../shared/options.js'
-import { print as answer } from '../../shared/output.js'
+import { print as printResult } from '../../shared/output.js'
 import { readInstruction } from '../../shared/instruction.js'
 import { boardServer, onRoot, whoAmI, withCommon, type CommonFlags, type Opened } from './root.js'
 
@@ -89,11 +89,11 @@ export function addCommand(task: Command): void {
       const server = boardServer(flags)
       if (server !== undefined) {
         const made = await server.ask('POST /board/tasks', { body: input })
-        return answer(flags, { taskId: made.taskId, status: made.status }, () => `added ${plain(made.taskId)}`)
+        return printResult(flags, { taskId: made.taskId, status: made.status }, () => `added ${plain(made.taskId)}`)
       }
       return onRoot(flags, 'create', async ({ operator }) => {
         const taskId = await addTask(operator, checked(newTask, input, 'task'), whoAmI(flags))
-        answer(flags, { taskId, status: 'pending' }, () => `added ${taskId}`)
+        printResult(flags, { taskId, status: 'pending' }, () => `added ${taskId}`)
       })
     })
 }
@@ -111,7 +111,7 @@ export function editCommand(task: Command): void {
       const change = await fieldsOf(flags)
       const names = Object.keys(change)
       const show = () =>
-        answer(flags, { taskId: id, changed: names }, () => plain(`${id}: changed ${names.join(', ')}`))
+        printResult(flags, { taskId: id, changed: names }, () => plain(`${id}: changed ${names.join(', ')}`))
       const server = boardServer(flags)
       if (server !== undefined) {
         await changed(server, id, change)
@@ -179,7 +179,7 @@ export function moveCommands(task: Command): void {
       .action(async (id: string, flags: ReasonFlags) => {
         const why = defined({ reason: flags.reason })
         const show = ({ status, reason }: Pick<TaskView, 'status' | 'reason'>) =>
-          answer(flags, { taskId: id, status, reason }, () => plain(`${id} ${past} (${status})`))
+          printResult(flags, { taskId: id, status, reason }, () => plain(`${id} ${past} (${status})`))
         const server = boardServer(flags)
         if (server !== undefined)
           return show(await changed(server, id, { action: name.replace('-', '_') as TaskAction, ...why }))
@@ -200,7 +200,7 @@ export function retryCommand(task: Command): void {
     .action(async (id: string, flags: ReasonFlags & { agent?: string; freshBudget?: boolean }) => {
       const input = defined({ reason: flags.reason, agent: flags.agent, freshBudget: flags.freshBudget })
       const print = ({ status, reason }: Pick<TaskView, 'status' | 'reason'>) =>
-        answer(flags, { taskId: id, status, reason }, () => plain(`${id} will be retried: ${reason ?? ''}`))
+        printResult(flags, { taskId: id, status, reason }, () => plain(`${id} will be retried: ${reason ?? ''}`))
       const server = boardServer(flags)
       if (server !== undefined) return print(await changed(server, id, { action: 'retry', ...input }))
       return onRoot(flags, 'write', async ({ operator, settings, board }) => {
@@ -225,11 +225,11 @@ export function boardCommands(task: Command): void {
         const server = boardServer(flags)
         if (server !== undefined) {
           await server.ask('POST /board/control', { body: { paused, ...reason } })
-          return answer(flags, { paused }, () => words)
+          return printResult(flags, { paused }, () => words)
         }
         return onRoot(flags, 'create', async ({ operator }) => {
           await act(operator, { by: whoAmI(flags), ...reason })
-          answer(flags, { paused }, () => words)
+          printResult(flags, { paused }, () => words)
         })
       })
   }

@@ -16,7 +16,7 @@ import { taskStatuses, type TaskEvent, type TaskHistory, type TaskStatus } from 
 import { retryCall } from '../../../ports/retry.js'
 import type { Client } from '../../../client/client.js'
 import { block, plain } from '../../../client/sanitize.js'
-import { printLine, printOutage, print as answer } from '../../shared/output.js'
+import { printLine, printOutage, print as printResult } from '../../shared/output.js'
 import { untilInterrupted } from '../../shared/interrupt.js'
 import { wholeUpTo } from '../../shared/options.js'
 import { facts, table } from '../../shared/terminal.js'
@@ -46,7 +46,7 @@ export function listCommand(task: Command): void {
     .action(async (flags: CommonFlags & { status?: TaskStatus; all?: boolean; limit: number }) => {
       const { status, limit } = flags
       const done = flags.all === true || status === 'done'
-      const print = (page: TaskPage) => answer(flags, page, () => listText(page))
+      const print = (page: TaskPage) => printResult(flags, page, () => listText(page))
       const server = boardServer(flags)
       if (server !== undefined) {
         const query = { status, done, limit: Math.max(1, Math.min(limit, pageMax)) }
@@ -82,7 +82,7 @@ export function showCommand(task: Command): void {
     .option('--events <n>', 'how many of its newest events to show, at most 1000', wholeUpTo(pageMax), 20)
     .action(async (id: string, flags: CommonFlags & { events: number }) => {
       const print = (view: ShownTask, history: History) =>
-        answer(flags, { ...view, history }, () => taskText(view, history))
+        printResult(flags, { ...view, history }, () => taskText(view, history))
       const limit = Math.max(1, flags.events)
       const server = boardServer(flags)
       if (server !== undefined) {
@@ -240,8 +240,8 @@ export function synthesizeCommand(task: Command): void {
             { code: 'no_report' },
           )
         })
-        if (out !== undefined) return answer(flags, { ...summary, out }, () => `written: ${out}`)
-        answer(flags, { ...summary, markdown }, () => markdown)
+        if (out !== undefined) return printResult(flags, { ...summary, out }, () => `written: ${out}`)
+        printResult(flags, { ...summary, markdown }, () => markdown)
       })
     })
 }

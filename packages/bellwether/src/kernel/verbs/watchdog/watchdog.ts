@@ -110,13 +110,13 @@ export async function requeueExpiredResumeLedgers(db: Queryable): Promise<number
 }
 
 // Longer than the pauses of a busy agent, so that its head is not written twice per turn.
-const restSeconds = 60
+const idleSeconds = 60
 // Idle agents cost sweeps little, so a fleet that becomes idle at once may be marked in several steps.
-const restMax = 5_000
+const idleMax = 5_000
 
 /** Marks agents that have been idle for a while as not awake, so that sweeps no longer read their heads. */
-export async function restAgents(db: Queryable): Promise<void> {
-  await db.query({ name: 'bw_rest_agents', text: 'select state.rest_agents($1, $2)', values: [restSeconds, restMax] })
+export async function markIdleAgents(db: Queryable): Promise<void> {
+  await db.query({ name: 'bw_rest_agents', text: 'select state.rest_agents($1, $2)', values: [idleSeconds, idleMax] })
 }
 
 /** Resets signs of life that lie in the future because the clock was set back. */
