@@ -1,10 +1,11 @@
 /** `npm run bench -- NAME [--json] [--quick]`: prints progress on stderr and one JSON object on stdout (one line with --json). */
 import { parseArgs } from 'node:util'
+import { benchBells } from './bells.js'
 import { benchBoard } from './board.js'
 import { benchTurns } from './turns.js'
 import { benchView } from './view.js'
 
-const benches = { turns: benchTurns, view: benchView, board: benchBoard }
+const benches = { turns: benchTurns, view: benchView, board: benchBoard, bells: benchBells }
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,

@@ -39,3 +39,21 @@ it('does not wait if it was woken before the wait', async () => {
   await wake.wait(5_000, signal)
   expect(clock.slept).toEqual([5_000])
 })
+
+it('steps again without a pause if it is woken during a step', async () => {
+  const clock = recordingClock()
+  const stop = new AbortController()
+  const wake = makeWake(clock)
+  let steps = 0
+  await loop(
+    { name: 'claim', intervalMs: 5_000, clock, log, signal: stop.signal },
+    async () => {
+      steps += 1
+      // A ring that arrives while the first claim runs: the claim may have read the queue before the commit that it announces.
+      if (steps === 1) wake.now()
+      else stop.abort()
+    },
+    wake,
+  )
+  expect({ steps, slept: clock.slept }).toEqual({ steps: 2, slept: [] })
+})

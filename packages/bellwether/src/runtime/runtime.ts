@@ -7,6 +7,7 @@ import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import { openKernel, type Kernel } from '../kernel/kernel.js'
 import { migrate } from '../kernel/schema/migrate.js'
 import type { Bell } from '../ports/bell/bell.js'
+import { doorbellPath } from '../ports/bell/doorbell.js'
 import { inProcessBell } from '../ports/bell/in-process.js'
 import { notifyBell } from '../ports/bell/notify.js'
 import type { BellStatus } from '../ports/bell/ring.js'
@@ -60,7 +61,11 @@ export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
   const nats = servers === undefined ? undefined : await natsAdapters()
   const postgres = { url, log, clock, random, ...defined({ directUrl }) }
   const natsOptions = (name: string) => ({ servers: servers!, log, clock, random, name })
-  const sharedBell = nats === undefined ? notifyBell(postgres) : nats.natsBell(natsOptions(options.name))
+  const sharedAt = doorbellPath(directUrl ?? url)
+  const sharedBell =
+    nats === undefined
+      ? notifyBell({ ...postgres, ...defined({ sharedAt }) })
+      : nats.natsBell(natsOptions(options.name))
   const bell = inProcessBell(sharedBell, random)
   let stream: EventStream | undefined
   let chunks: Chunks | undefined

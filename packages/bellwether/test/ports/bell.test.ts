@@ -7,6 +7,7 @@ import { connect } from '@nats-io/transport-node'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { Ring } from '../../src/ports/bell/bell.js'
+import { doorbellPath } from '../../src/ports/bell/doorbell.js'
 import { natsBell } from '../../src/ports/bell/nats.js'
 import { notifyBell } from '../../src/ports/bell/notify.js'
 import type { MonitoredBell } from '../../src/ports/bell/ring.js'
@@ -39,21 +40,30 @@ interface Adapter {
 
 const garbage = ['', 'not json', '{"p":', '[]', 'null', '17', '"text"', '\uFFFF']
 
+async function forgeNotify(url: string, subject: string): Promise<number> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  const shapes = ['[]', '17', '"text"', 'null'].map((p) => `{"s":"${subject}","p":${p},"t":{"x":1}}`)
+  const lost = [...garbage, '{"s":17}', '{"s":null,"p":{}}', '{"probe":"0000"}', '{"__proto__":{"s":"x"}}']
+  for (const text of [...lost, ...shapes]) await client.query('select pg_notify($1, $2)', ['bw', text])
+  await client.end()
+  return shapes.length
+}
+
 const adapters: Adapter[] = [
   {
     name: 'notify',
     start: startOwnPostgres,
     bell: (url) => notifyBell({ url, log }),
     unreachable: async () => notifyBell({ url: `postgres://postgres@127.0.0.1:${await freePort()}/postgres`, log }),
-    async forge(url, subject) {
-      const client = new pg.Client({ connectionString: url })
-      await client.connect()
-      const shapes = ['[]', '17', '"text"', 'null'].map((p) => `{"s":"${subject}","p":${p},"t":{"x":1}}`)
-      const lost = [...garbage, '{"s":17}', '{"s":null,"p":{}}', '{"probe":"0000"}', '{"__proto__":{"s":"x"}}']
-      for (const text of [...lost, ...shapes]) await client.query('select pg_notify($1, $2)', ['bw', text])
-      await client.end()
-      return shapes.length
-    },
+    forge: forgeNotify,
+  },
+  {
+    name: 'shared notify',
+    start: startOwnPostgres,
+    bell: (url) => notifyBell({ url, log, sharedAt: doorbellPath(`${url}#bell.test`)! }),
+    unreachable: async () => notifyBell({ url: `postgres://postgres@127.0.0.1:${await freePort()}/postgres`, log }),
+    forge: forgeNotify,
   },
   {
     name: 'nats',
@@ -180,12 +190,13 @@ describe.each(adapters)('the $name bell', (adapter) => {
   })
 
   it('sends 1,000 concurrent rings in a few round trips', async () => {
-    const ear = await hearing(open(), 'bw.v1.*.*.cmd.agent.many.wakeup')
+    const toolCall = 'bw.v1.p1.public.cmd.tool.many.call'
+    const ear = await hearing(open(), 'bw.v1.*.*.cmd.tool.many.call')
     const bell = open()
-    await bell.ring([{ subject: wakeup('many'), payload: { n: -1 } }])
+    await bell.ring([{ subject: toolCall, payload: { n: -1 } }])
     await eventually('the first ring', () => ear.rings().length === 1)
     const before = bell.status().trips
-    const calls = Array.from({ length: 1_000 }, (_, n) => bell.ring([{ subject: wakeup('many'), payload: { n } }]))
+    const calls = Array.from({ length: 1_000 }, (_, n) => bell.ring([{ subject: toolCall, payload: { n } }]))
     await Promise.all(calls)
     await eventually('all rings', () => new Set(ear.rings().map((ring) => ring.payload['n'])).size === 1_001)
     await eventually('all counted', () => bell.status().sent === 1_001)
@@ -232,9 +243,31 @@ describe.each(adapters)('the $name bell', (adapter) => {
 
   it('limits its queue while the server is down and counts dropped rings', async () => {
     const bell = open(await adapter.unreachable())
-    const rings = Array.from({ length: 12_000 }, (_, n) => ({ subject: wakeup('flood'), payload: { n } }))
+    const rings = Array.from({ length: 12_000 }, (_, n) => ({ subject: wakeup(`flood-${n}`), payload: { n } }))
     await bell.ring(rings)
     expect(bell.status().dropped).toBeGreaterThanOrEqual(7_000)
+  })
+})
+
+describe('the notify bell under load', () => {
+  it('sends one of the rings that wait to wake the same workers, and never loses one that comes later', async () => {
+    const server = await startOwnPostgres()
+    const bell = notifyBell({ url: server.url, log })
+    const heard: (Ring | undefined)[] = []
+    await bell.listen('bw.>', (ring) => heard.push(ring))
+    await eventually('the connection', () => bell.status().connected)
+    const rings = Array.from({ length: 500 }, (_, n) => bell.ring([{ subject: wakeup('same'), payload: { n } }]))
+    // During the first round trip: the ring must go in another one.
+    const toolCall = { subject: 'bw.v1.p1.public.cmd.tool.t.call', payload: { tool_call_id: 'c1' } }
+    await Promise.all([...rings, bell.ring([toolCall]), bell.ring([{ subject: wakeup('other'), payload: {} }])])
+    const { sent, coalesced } = bell.status()
+    expect({ all: sent + coalesced, few: sent < 20 }).toEqual({ all: 502, few: true })
+    await bell.ring([{ subject: wakeup('same'), payload: { n: 'later' } }])
+    await eventually('the later ring', () => heard.some((ring) => ring?.payload['n'] === 'later'))
+    expect(heard).toContainEqual(toolCall)
+    expect(heard).toContainEqual({ subject: wakeup('other'), payload: {} })
+    await bell.close()
+    await server.stop()
   })
 })
 

@@ -81,7 +81,16 @@ it('shows queued rows with their age, active agents, workers, and the delay of t
   await enqueueTurn(t, 'dee')
   await t.advance(120)
   await t.all('select state.sign_in($1, $2, 8, 5)', 'worker-9', target)
-  const bell = () => ({ kind: 'nats', connected: true, healthy: false, sent: 5, dropped: 2, failed: 1, trips: 4 })
+  const bell = () => ({
+    kind: 'nats',
+    connected: true,
+    healthy: false,
+    sent: 5,
+    coalesced: 0,
+    dropped: 2,
+    failed: 1,
+    trips: 4,
+  })
   const metrics = await open({ bell, worker: () => ({ target, running: 3, concurrency: 8 }) })
   const event = {
     text: `insert into state.outbox (project_id, subject, kind, payload, created_at)

@@ -38,7 +38,7 @@ interface Outgoing {
 export function natsBell(options: NatsBellOptions): MonitoredBell {
   const { log, clock = systemClock, random = systemRandom, name = 'bellwether bell' } = options
   const listeners = new Map<Listener, Subscription | undefined>()
-  const counts = { sent: 0, dropped: 0, failed: 0, trips: 0 }
+  const counts = { sent: 0, coalesced: 0, dropped: 0, failed: 0, trips: 0 }
   let outgoing: Outgoing | undefined
   let announced = Promise.resolve()
   let closed = false

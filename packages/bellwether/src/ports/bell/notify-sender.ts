@@ -1,6 +1,7 @@
 /**
- * Sends messages with pg_notify on its own connection. One round trip runs at a time; messages that arrive during it wait in
- * a bounded queue and go in the next one, identical messages once. Nothing throws. The bell encodes the messages.
+ * Sends messages with pg_notify on its own connection. One round trip runs at a time, and one starts per interval; messages that arrive
+ * until then wait in a bounded queue and go together, of those with the same key one. A message that was sent never replaces a later
+ * one. Nothing throws. The bell encodes the messages.
  */
 import type { Clock, Log, Random } from '@bellwether/base'
 import { keepConnected } from '../connections/connection-keeper.js'
@@ -9,25 +10,34 @@ import { openDedicatedClient } from '../connections/postgres.js'
 
 // 5,000 distinct messages of about 300 bytes are 1.5 MB; the rest is dropped, and polling finds the work.
 const waitingMax = 5_000
+// The first message goes at once. Under load, a listening process is woken at most 200 times per second by each sender.
+const intervalMs = 5
+
+export interface Message {
+  /** Of the waiting messages with this key, one is sent. */
+  readonly key: string
+  readonly text: string
+}
 
 export interface Sender {
   /** Resolves after one try to send; at once if there is no connection (the messages then wait for one). */
-  send(messages: readonly string[]): Promise<void>
+  send(messages: readonly Message[]): Promise<void>
   /** Sends one message that is not a ring; true if the server accepted it. */
   sendProbe(message: string): Promise<boolean>
   settled(): Promise<void>
   drop(count: number): void
-  counts(): { sent: number; dropped: number; failed: number; trips: number; connected: boolean }
+  counts(): { sent: number; coalesced: number; dropped: number; failed: number; trips: number; connected: boolean }
   close(): Promise<void>
 }
 
 export function notifySender(options: { url: string; log: Log; clock: Clock; random: Random }): Sender {
-  const { log } = options
-  const waiting = new Set<string>()
-  const counts = { sent: 0, dropped: 0, failed: 0, trips: 0 }
+  const { log, clock } = options
+  const waiting = new Map<string, string>()
+  const counts = { sent: 0, coalesced: 0, dropped: 0, failed: 0, trips: 0 }
   let running: Promise<void> | undefined
   let next: Promise<void> | undefined
   let closing = false
+  let nextMs = 0
 
   const keeper = keepConnected<DedicatedClient>({
     ...options,
@@ -55,16 +65,23 @@ export function notifySender(options: { url: string; log: Log; clock: Clock; ran
   async function empty(): Promise<void> {
     const client = keeper.current()
     if (client === undefined || waiting.size === 0) return
-    const messages = [...waiting]
+    const messages = [...waiting.values()]
     waiting.clear()
     if (await deliver(client, messages)) counts.sent += messages.length
     else counts.failed += messages.length
   }
 
+  async function spaced(): Promise<void> {
+    const waitMs = nextMs - clock.monotonicMs()
+    if (waitMs > 0) await clock.sleep(waitMs)
+    nextMs = clock.monotonicMs() + intervalMs
+    await empty()
+  }
+
   /** The round trip that sends everything that is waiting now. */
   function trip(): Promise<void> {
     const start = (): Promise<void> => {
-      running = empty().finally(() => {
+      running = spaced().finally(() => {
         running = undefined
       })
       return running
@@ -79,8 +96,9 @@ export function notifySender(options: { url: string; log: Log; clock: Clock; ran
 
   return {
     async send(messages) {
-      for (const message of messages) {
-        if (waiting.size < waitingMax || waiting.has(message)) waiting.add(message)
+      for (const { key, text } of messages) {
+        if (waiting.has(key)) counts.coalesced += 1
+        else if (waiting.size < waitingMax) waiting.set(key, text)
         else counts.dropped += 1
       }
       if (keeper.current() !== undefined) await trip()

@@ -1,16 +1,17 @@
 /**
  * The bell on PostgreSQL's LISTEN and NOTIFY: channel `bw`, messages {s: subject, p: payload, t?: traceparent}. After every
  * LISTEN all listeners are called without a ring, so that they read the database. A probe to this process shows whether
- * messages arrive (a pooler in transaction mode drops them) and logs one warning if they do not. notify-sender.ts sends.
+ * messages arrive (a pooler in transaction mode drops them) and logs one warning if they do not. notify-sender.ts sends; doorbell.ts
+ * shares the LISTEN connection.
  */
 import { type Clock, deferred, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { keepConnected } from '../connections/connection-keeper.js'
 import type { ConnectionKeeper } from '../connections/connection-keeper.js'
-import type { DedicatedClient } from '../connections/postgres.js'
 import { openDedicatedClient } from '../connections/postgres.js'
 import { exchangeTimeoutMs } from '../retry.js'
 import type { Ring } from './bell.js'
+import { openDoorbell, type ListenConnection } from './doorbell.js'
 import { notifySender } from './notify-sender.js'
 import {
   checkPattern,
@@ -30,6 +31,8 @@ export interface NotifyBellOptions {
   readonly url: string
   /** For LISTEN; must lead to the server itself. Default: `url`. */
   readonly directUrl?: string
+  /** The socket at which the processes of this machine share one LISTEN connection. Default: this process listens alone. */
+  readonly sharedAt?: string
   readonly log: Log
   readonly clock?: Clock
   readonly random?: Random
@@ -44,6 +47,9 @@ function encodeRing(ring: Ring, log: Log): string {
   return Buffer.byteLength(full) <= messageMaxBytes ? full : write('{}')
 }
 
+/** Rings that wake the same workers are one: a woken worker claims all there is. Other rings carry pointers. */
+const keyOf = ({ subject }: Ring, text: string): string => (subject.endsWith('.wakeup') ? subject : text)
+
 export function notifyBell(options: NotifyBellOptions): MonitoredBell {
   const {
     log,
@@ -55,7 +61,8 @@ export function notifyBell(options: NotifyBellOptions): MonitoredBell {
   const sender = notifySender({ url: options.url, log, clock, random })
   const listeners = new Set<Listener>()
   const probes = new Map<string, () => void>()
-  let keeper: ConnectionKeeper<DedicatedClient> | undefined
+  let keeper: ConnectionKeeper<ListenConnection> | undefined
+  let announced: Promise<unknown> = Promise.resolve()
   let healthy = true
   let closed = false
 
@@ -83,7 +90,7 @@ export function notifyBell(options: NotifyBellOptions): MonitoredBell {
   }
 
   /** Probes one connection until it closes. */
-  async function watch(client: DedicatedClient): Promise<void> {
+  async function watch(client: ListenConnection): Promise<void> {
     let proven = false
     const over = new AbortController()
     void client.closed.then(() => over.abort())
@@ -105,23 +112,36 @@ export function notifyBell(options: NotifyBellOptions): MonitoredBell {
     }
   }
 
-  function startListening(): ConnectionKeeper<DedicatedClient> {
-    return keepConnected<DedicatedClient>({
+  async function listenAlone(onMessage: (text: string) => void): Promise<ListenConnection> {
+    const client = await openDedicatedClient(options.directUrl ?? options.url, 'bellwether bell listener')
+    client.onNotification(onMessage)
+    try {
+      await client.query('listen bw')
+    } catch (error) {
+      await client.close()
+      throw error
+    }
+    return client
+  }
+
+  /** Calls a listener without a ring as soon as its rings arrive, because earlier ones may have been missed. */
+  async function announce(connection: ListenConnection, listener: Listener): Promise<void> {
+    if (connection.subscribe !== undefined) await connection.subscribe(listener.pattern)
+    if (listeners.has(listener)) notifyListener(listener, undefined, log)
+  }
+
+  function startListening(): ConnectionKeeper<ListenConnection> {
+    const { sharedAt } = options
+    return keepConnected<ListenConnection>({
       what: 'bell listener (PostgreSQL)',
-      async open() {
-        const client = await openDedicatedClient(options.directUrl ?? options.url, 'bellwether bell listener')
-        client.onNotification(receive)
-        try {
-          await client.query('listen bw')
-        } catch (error) {
-          await client.close()
-          throw error
-        }
-        return client
-      },
-      onOpen(client) {
-        for (const listener of [...listeners]) notifyListener(listener, undefined, log)
-        void watch(client)
+      open: () =>
+        sharedAt === undefined
+          ? listenAlone(receive)
+          : openDoorbell({ path: sharedAt, listen: listenAlone, onMessage: receive, clock, log }),
+      onOpen(connection) {
+        announced = Promise.all([...listeners].map((listener) => announce(connection, listener)))
+        if (connection.subscribe === undefined) void watch(connection)
+        else healthy = true
       },
       log,
       clock,
@@ -137,20 +157,26 @@ export function notifyBell(options: NotifyBellOptions): MonitoredBell {
         sender.drop(rings.length - fit.length)
         log.warn({ rings: rings.length - fit.length }, 'rings with an invalid subject dropped')
       }
-      await sender.send(fit.map((ring) => encodeRing(ring, log)))
+      await sender.send(
+        fit.map((ring) => {
+          const text = encodeRing(ring, log)
+          return { key: keyOf(ring, text), text }
+        }),
+      )
     },
     async listen(pattern, onRing) {
       checkPattern(pattern)
       if (closed) throw new InvalidInput('The bell is closed', { code: 'bell_closed' })
       const listener = { pattern, onRing }
-      const late = keeper?.current() !== undefined
+      const connection = keeper?.current()
       listeners.add(listener)
       keeper ??= startListening()
-      if (late) notifyListener(listener, undefined, log)
+      if (connection !== undefined) await announce(connection, listener)
       await keeper.settled()
+      await announced
       return {
         async stop() {
-          listeners.delete(listener)
+          if (listeners.delete(listener)) keeper?.current()?.unsubscribe?.(pattern)
         },
       }
     },

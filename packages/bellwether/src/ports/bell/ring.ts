@@ -13,6 +13,8 @@ export interface BellStatus {
   /** False while rings are known not to arrive; workers then find work by polling. */
   readonly healthy: boolean
   readonly sent: number
+  /** Not sent, because a waiting ring wakes the same listeners. */
+  readonly coalesced: number
   /** Rejected before sending: full queue, no connection, invalid subject. */
   readonly dropped: number
   /** Lost while being sent. */
