@@ -1,7 +1,8 @@
 /**
  * `npm run bench -- bells`: what one ring costs PostgreSQL with 1, 50 and 200 listening workers, once with a LISTEN connection per
- * worker and once with one per machine. Each ring is awaited before the next, so that none is coalesced; a burst of rings then shows
- * how many of them become one. CPU and counts, because they hold on a busy machine.
+ * worker and once with one per machine. First each ring is awaited before the next, so that each is a transaction; then 200 rings at a
+ * time, to all workers in turn, as under load; then a burst for one target shows how many rings become one. CPU and counts, because they
+ * hold on a busy machine.
  */
 import { defined, systemClock, type Log } from '@bellwether/base'
 import pg from 'pg'
@@ -21,6 +22,8 @@ const workerCounts = [1, 50, 200] as const
 const settings = { max_connections: '500', shared_buffers: '128MB' }
 const quiet: Log = { info: () => undefined, warn: () => undefined, error: () => undefined }
 const burst = 1_000
+// Rings that arrive together under load.
+const together = 200
 
 export async function benchBells({ onProgress, quick }: BellsOptions): Promise<object> {
   const cluster = await ownCluster(settings)
@@ -28,7 +31,7 @@ export async function benchBells({ onProgress, quick }: BellsOptions): Promise<o
     const figures: Record<string, Record<string, Figures>> = {}
     for (const sharing of ['alone', 'shared'] as const) {
       for (const workers of workerCounts) {
-        const measured = await ringAll(cluster, workers, sharing === 'shared', quick ? 200 : 1_000)
+        const measured = await ringAll(cluster, workers, sharing === 'shared', quick ? 400 : 2_000)
         figures[sharing] = { ...figures[sharing], [`${workers}_workers`]: measured }
         onProgress(`${sharing}, ${workers} workers: ${JSON.stringify(measured)}`)
       }
@@ -62,21 +65,32 @@ async function ringAll(cluster: OwnCluster, workers: number, shared: boolean, ri
   await systemClock.sleep(1_000)
   const meter = await openCostMeter(url)
   try {
-    const spent = await meter.start()
-    for (let n = 0; n < rings; n += 1) {
-      const worker = n % workers
-      const arrived = new Promise<void>((resolve) => (heard[worker] = resolve))
-      await sender.ring([{ subject: subject(worker), payload: { n } }])
-      await arrived
+    /** Rings `together` workers at a time and waits until they have heard it. */
+    const measure = async (count: number) => {
+      const spent = await meter.start()
+      for (let n = 0; n < rings; n += count) {
+        const arrived = Array.from({ length: Math.min(count, workers) }, (_, at) => {
+          const worker = (n + at) % workers
+          return new Promise<void>((resolve) => (heard[worker] = resolve))
+        })
+        const sent = Array.from({ length: count }, (_, at) =>
+          sender.ring([{ subject: subject((n + at) % workers), payload: { n } }]),
+        )
+        await Promise.all([...sent, ...arrived])
+      }
+      return spent(rings)
     }
-    const { pg_cpu_us, own_cpu_us } = await spent(rings)
+    const single = await measure(1)
+    const loaded = await measure(together)
     const before = sender.status()
     await Promise.all(Array.from({ length: burst }, (_, n) => sender.ring([{ subject: subject(0), payload: { n } }])))
     const after = sender.status()
     return {
       n: rings,
-      pg_cpu_us_per_ring: pg_cpu_us!,
-      node_cpu_us_per_ring: own_cpu_us!,
+      pg_cpu_us_per_single_ring: single['pg_cpu_us']!,
+      pg_cpu_us_per_ring: loaded['pg_cpu_us']!,
+      node_cpu_us_per_single_ring: single['own_cpu_us']!,
+      node_cpu_us_per_ring: loaded['own_cpu_us']!,
       listening_connections: await listenersOf(url),
       messages_per_burst: after.sent - before.sent,
     }

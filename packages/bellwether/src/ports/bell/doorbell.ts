@@ -11,7 +11,7 @@ import { tmpdir, userInfo } from 'node:os'
 import { dirname, join } from 'node:path'
 import { type Clock, deferred, type Log } from '@bellwether/base'
 import { matches } from '@bellwether/protocol'
-import type { Connection } from '../connections/connection-keeper.js'
+import { PeerEnded, type Connection } from '../connections/connection-keeper.js'
 import { parseJson, payloadFrom } from './ring.js'
 
 /** A connection that receives messages. */
@@ -108,7 +108,7 @@ async function joinHost({ path, onMessage, clock }: DoorbellOptions): Promise<Li
   }
   socket
     .on('error', destroy)
-    .on('close', () => destroy(new Error('the process that shares the bell closed the connection')))
+    .on('close', () => destroy(new PeerEnded('the process that shares the bell closed the connection')))
   socket.setTimeout(silentMs, () => destroy(new Error('the process that shares the bell is silent')))
   onLines(socket, (line) => {
     if (line === '') return

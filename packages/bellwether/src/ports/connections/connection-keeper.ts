@@ -11,6 +11,9 @@ export interface Connection {
   close(): Promise<void>
 }
 
+/** The reason of a connection that ended as planned, because the process at its other end shut down. It is not logged. */
+export class PeerEnded extends Error {}
+
 export interface ConnectionKeeper<C extends Connection> {
   current(): C | undefined
   /** Resolves when connected, or when the current try has failed. Never rejects. */
@@ -37,12 +40,19 @@ export function keepConnected<C extends Connection>(options: ConnectionKeeperOpt
   const stop = new AbortController()
   let current: C | undefined
   let settled = Promise.resolve()
+  let reported = false
 
-  async function connectOnce(quiet: boolean): Promise<C | undefined> {
+  /** Logs the first failure of an outage. */
+  function report(error: unknown, message: string): void {
+    if (!reported) log.warn({ what, err: error }, message)
+    reported = true
+  }
+
+  async function connectOnce(): Promise<C | undefined> {
     try {
       return await options.open()
     } catch (error) {
-      if (!quiet) log.warn({ what, err: error }, 'cannot connect, retrying in the background')
+      report(error, 'cannot connect, retrying in the background')
       return undefined
     }
   }
@@ -55,7 +65,7 @@ export function keepConnected<C extends Connection>(options: ConnectionKeeperOpt
     outcome()
     const reason = await connection.closed
     current = undefined
-    if (!stop.signal.aborted) log.warn({ what, err: reason }, 'connection lost, reconnecting')
+    if (!stop.signal.aborted && !(reason instanceof PeerEnded)) report(reason, 'connection lost, reconnecting')
     return clock.monotonicMs() - sinceMs
   }
 
@@ -64,10 +74,11 @@ export function keepConnected<C extends Connection>(options: ConnectionKeeperOpt
     while (!stop.signal.aborted) {
       const outcome = deferred<void>()
       settled = outcome.promise
-      const connection = await connectOnce(failures > 0)
+      const connection = await connectOnce()
       if (stop.signal.aborted) await connection?.close()
       else if (connection !== undefined) {
-        if (failures > 0) log.info({ what, failures }, 'connected')
+        if (reported) log.info({ what, failures }, 'connected')
+        reported = false
         if ((await untilClosed(connection, outcome.resolve)) > stableMs) failures = 0
       }
       outcome.resolve()
