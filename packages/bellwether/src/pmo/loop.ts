@@ -1,11 +1,11 @@
 /** Runs a PMO: guard, joiner, hosted tools, relay and retention, each in its own loop. Any number of PMOs may run at the same time. */
 import type { Clock, Log } from '@bellwether/base'
 import type { Kernel } from '../kernel/kernel.js'
+import { ownsKey } from '../kernel/access/idempotency.js'
 import { targetsWithoutWorkers, type TargetWithoutWorkers } from '../kernel/reads/gauges.js'
 import { prune } from '../kernel/verbs/watchdog/watchdog.js'
 import type { Bell } from '../ports/bell/bell.js'
 import { loop } from '../ports/loop.js'
-import type { Queryable } from '../ports/database/database.js'
 import type { EventStream } from '../ports/stream/stream.js'
 import { runJoiner } from './batches.js'
 import type { EventWebhook } from './event-webhook.js'
@@ -21,7 +21,7 @@ export interface PmoOptions {
   readonly log: Log
   readonly signal: AbortSignal
   readonly eventWebhook?: EventWebhook | undefined
-  /** Called once when turns of a target begin to wait for a worker. */
+  /** Called when turns of a target begin to wait for a worker, in one of the PMOs. */
   readonly onNoWorker: (target: TargetWithoutWorkers) => void
   /** The tools that the PMO hosts. */
   readonly handlers: PmoHandlers
@@ -45,19 +45,43 @@ export async function runPmo(options: PmoOptions): Promise<void> {
     loop({ ...common, name: 'relay', intervalMs: settings.relayPollMs }, () => relay.step()),
     eventWebhook &&
       loop({ ...common, name: 'event webhook', intervalMs: settings.relayPollMs }, () => eventWebhook.step()),
-    loop({ ...common, name: 'targets', intervalMs: targetsEveryMs }, watchTargets(kernel.db, log, onNoWorker)),
+    loop({ ...common, name: 'targets', intervalMs: targetsEveryMs }, watchTargets(kernel, clock, log, onNoWorker)),
     loop({ ...common, name: 'retention', intervalMs: pruneEveryMs }, async () => {
       while (!signal.aborted && (await prune(kernel.db, settings.retentionDays)) > 0);
     }),
   ])
 }
 
-/** Reports once when turns of a target begin to wait for a worker, and once when none waits any more. */
-export function watchTargets(db: Queryable, log: Log, onNoWorker: PmoOptions['onNoWorker']): () => Promise<void> {
+// Longer than the time between two looks of two PMOs, so that they find each other's row.
+const alertWindowMs = 600_000
+
+/**
+ * Reports once when turns of a target begin to wait for a worker, and once when none waits any more. Of several PMOs only the one that
+ * owns the target's current and last window reports the beginning.
+ */
+export function watchTargets(
+  { db, ids }: Pick<Kernel, 'db' | 'ids'>,
+  clock: Pick<Clock, 'wallMs'>,
+  log: Log,
+  onNoWorker: PmoOptions['onNoWorker'],
+): () => Promise<void> {
+  const owner = ids.next()
   let before = new Set<string>()
+  async function isReporter(target: string): Promise<boolean> {
+    const window = Math.floor(clock.wallMs() / alertWindowMs)
+    for (const number of [window - 1, window]) {
+      const name = { projectId: '', scope: 'alert', key: `no_worker ${target} ${number}` }
+      if (!(await ownsKey(db, ids, name, owner))) return false
+    }
+    return true
+  }
   return async () => {
     const waiting = await targetsWithoutWorkers(db)
-    for (const one of waiting) if (!before.has(one.worker_target)) onNoWorker(one)
+    for (const one of waiting) {
+      if (before.has(one.worker_target)) continue
+      if (await isReporter(one.worker_target)) onNoWorker(one)
+      else log.info({ target: one.worker_target }, 'turns wait for a worker; another PMO sends the alert')
+    }
     const now = new Set(waiting.map((one) => one.worker_target))
     for (const target of before) if (!now.has(target)) log.info({ target }, 'no turn of the target waits for a worker')
     before = now

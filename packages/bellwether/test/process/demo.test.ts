@@ -6,7 +6,6 @@ import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest'
 import { openFakeProvider, type FakeRequest } from '../support/agents/fake-openai.js'
 import { testFolder } from '../support/postgres.js'
 import { runCli, type Cli } from '../support/process.js'
-import { thorough } from '../support/thorough.js'
 import { until } from '../support/until.js'
 
 const upPattern = /the server is up \(pid (\d+), database (\d+), workers (\d+), (\d+)\)/
@@ -123,21 +122,12 @@ it('the demo runs to its end after a kill and an interrupt, with no turn stuck o
   expect(pids.filter(isAlive)).toEqual([])
 })
 
-it.runIf(thorough)(
-  'chaos keeps turns and tasks flowing; after Ctrl-C every healthy turn has succeeded, the view equals the disk and no process is left',
-  { timeout: 600_000 },
+it(
+  'after one round of every chaos fault and poison turn all healthy turns have succeeded, the view equals the disk and no process is left',
+  // A turn that kills its worker ends after several lives of a worker, which takes minutes on a busy machine.
+  { timeout: 900_000 },
   async () => {
-    // The order of this seed: database frozen, worker killed, backend killed, server killed.
-    const chaos = start(['--chaos', '--quick', '--seed', '2280', '--json'])
-    await until(
-      'the killed server is up again',
-      async () => {
-        if (!chaos.alive()) throw new Error(`chaos exited:\n${chaos.stderr()}`)
-        return chaos.stderr().includes('the server is up again') || undefined
-      },
-      240_000,
-    )
-    chaos.signal('SIGINT')
+    const chaos = start(['--chaos', '--quick', '--rounds', '1', '--seed', '2280', '--json'])
     const code = await chaos.ended
     const result = JSON.parse(chaos.stdout() || '{}') as { faults: Record<string, number>; turns: number }
     expect({ code, result, output: code === 0 ? '' : chaos.stderr() }).toMatchObject({
@@ -145,6 +135,7 @@ it.runIf(thorough)(
       result: {
         ok: true,
         seed: 2280,
+        rounds: 1,
         stuck: 0,
         lost: 0,
         violations: [],
@@ -154,12 +145,15 @@ it.runIf(thorough)(
       },
       output: '',
     })
-    expect(result.faults).toMatchObject({
-      'database frozen': 1,
-      'worker killed': 1,
-      'backend killed': 1,
-      'server killed': 1,
-    })
+    const killed = ['worker', 'function worker', 'guardian', 'cleaner', 'sensor', 'postmaster', 'backend']
+    expect(Object.keys(result.faults)).toEqual(
+      expect.arrayContaining([
+        ...[...killed, 'server', 'database', 'machine'].map((role) => `${role} frozen`),
+        ...killed.map((role) => `${role} killed`),
+        ...['connections cut', 'all killed at once'],
+        ...['killer', 'hog', 'thrower', 'blocker'].map((agent) => `${agent} turn`),
+      ]),
+    )
     expect(result.turns).toBeGreaterThan(10)
   },
 )

@@ -2,6 +2,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { json } from 'node:stream/consumers'
+import { systemClock } from '@bellwether/base'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { signIn } from '../../src/kernel/verbs/roster.js'
 import { targetsWithoutWorkers, type TargetWithoutWorkers } from '../../src/kernel/reads/gauges.js'
@@ -36,7 +37,8 @@ it('[W2.5] [W2.6] [W2.2f] keeps leased, running and suspended turns until a work
   expect(await targetsWithoutWorkers(t.db)).toMatchObject([{ worker_target: target, turns: 2 }])
   const { log, lines } = recordedLog()
   const alerted: TargetWithoutWorkers[] = []
-  const watch = watchTargets(t.db, log, (one) => void alerted.push(one))
+  const pmo = () => watchTargets(t.kernel, systemClock, log, (one) => void alerted.push(one))
+  const watch = pmo()
   await watch()
   await watch()
   expect(alerted).toMatchObject([{ worker_target: target, turns: 2, waiting_seconds: expect.any(Number) as number }])
@@ -58,6 +60,33 @@ it('[W2.5] [W2.6] [W2.2f] keeps leased, running and suspended turns until a work
   expect(await turnRow(t, leased)).toMatchObject({ outcome: 'success' })
   expect(await turnRow(t, running.agentTurnId)).toMatchObject({ outcome: 'success', turn_epoch: running.turnEpoch + 1 })
   expect(await turnRow(t, suspended.agentTurnId)).toMatchObject({ outcome: 'success' })
+})
+
+it('one of several PMOs sends the alert about a target without workers, and again when it happens again', async () => {
+  await t.agents('waiting')
+  const { log, lines } = recordedLog()
+  const alerted: string[] = []
+  const enqueue = () => t.kernel.enqueue({ projectId: project, agentId: 'waiting', instruction: 'x' })
+  const pmos = ['a', 'b', 'c'].map((name) => watchTargets(t.kernel, systemClock, log, () => void alerted.push(name)))
+  await enqueue()
+  await pass(t, 700, guardAlone(t))
+  await Promise.all(pmos.map((watch) => watch()))
+  const [sender] = alerted
+  expect(alerted).toEqual([sender])
+  expect(lines.map(({ message }) => message)).toEqual(
+    ['b', 'c'].map(() => 'turns wait for a worker; another PMO sends the alert'),
+  )
+  // A PMO that starts later finds the alert of the others.
+  await watchTargets(t.kernel, systemClock, log, () => void alerted.push('late'))()
+  const worker = workerOn(t, { workerId: 'back', agent: async () => ({ deliver: { text: 'done' } }) })
+  await worker.step()
+  await Promise.all(pmos.map((watch) => watch()))
+  await worker.worker.step()
+  await Promise.all([...worker.worker.running.values()].map((scope) => scope.done))
+  await enqueue()
+  await pass(t, 700, guardAlone(t))
+  await Promise.all(pmos.map((watch) => watch()))
+  expect(alerted).toEqual([sender, sender])
 })
 
 it('[W2.5] keeps what was leased while the only worker was frozen for 60 s', async () => {

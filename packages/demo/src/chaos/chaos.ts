@@ -1,5 +1,5 @@
 /**
- * `bellwether demo --chaos`: injects faults into a running server until Ctrl-C or for the given minutes, while turns, tasks and
+ * `bellwether demo --chaos`: injects faults into a running server until Ctrl-C, or for the given minutes or rounds, while turns, tasks and
  * changes of files keep arriving. After each round of faults, and at the end, it waits for all open work and judges it. A first Ctrl-C
  * ends the faults and reports; a second one exits at once. The exit code is 1 if anything failed, is stuck, lost or left.
  */
@@ -37,10 +37,12 @@ export interface ChaosOptions {
   readonly env: Readonly<Record<string, string | undefined>>
   /** Node's arguments that run the command line: flags and script. */
   readonly program: readonly string[]
-  /** Absent: until Ctrl-C. */
+  /** Absent, like `rounds`: until Ctrl-C. */
   readonly minutes?: number
+  /** How many rounds of all faults. */
+  readonly rounds?: number
   readonly seed: number
-  /** Freeze for seconds instead of a minute, with short gaps: for a run of half a minute. */
+  /** Freeze for less than a second instead of a minute, with short gaps: for a round of less than a minute. */
   readonly quick: boolean
   /** Print one object on stdout and the narration on stderr. */
   readonly json: boolean
@@ -161,6 +163,7 @@ async function attack({ options, setup, db, context, stop, elapsedMs }: Attack):
     program: options.program,
     clock: systemClock,
     functionWorkers: quick ? 1 : 2,
+    pace,
   })
   setup.onClose(() => companions.stop())
   const processes = findProcesses(setup, companions)
@@ -191,7 +194,7 @@ async function attack({ options, setup, db, context, stop, elapsedMs }: Attack):
   let changes = 0
   let rounds = 0
   try {
-    while (!signal.aborted) {
+    while (!signal.aborted && rounds < (options.rounds ?? Infinity)) {
       const round = linkAbort(signal)
       setMaxListeners(0, round.signal)
       const lanes = [
@@ -247,6 +250,7 @@ async function attack({ options, setup, db, context, stop, elapsedMs }: Attack):
       violations: [...violations],
       processes_left: left.length,
       mebibytes: watch.mebibytes,
+      cpu_seconds: watch.cpuSeconds(),
       cores: Math.round(watch.cores() * 100) / 100,
     }
   } finally {

@@ -21,7 +21,7 @@ const restartMs = 1_000
 // A worker drains for 20 s.
 const stopMs = 30_000
 // A turn that allocates without limit ends its process here and not at the memory of the machine.
-const heapMebibytes = 160
+const heapMebibytes = { full: 160, quick: 80 } as const
 
 export interface CompanionsOptions {
   readonly setup: Setup
@@ -29,11 +29,12 @@ export interface CompanionsOptions {
   readonly program: readonly string[]
   readonly clock: Clock
   readonly functionWorkers: number
+  readonly pace: 'full' | 'quick'
   readonly sensorKey: string
 }
 
 export function startCompanions(options: CompanionsOptions): Companions {
-  const { setup, program, clock, functionWorkers, sensorKey } = options
+  const { setup, program, clock, functionWorkers, pace, sensorKey } = options
   const { folder, server, env } = setup
   const stopping = new AbortController()
   const children = new Map<string, ChildProcess>()
@@ -62,7 +63,7 @@ export function startCompanions(options: CompanionsOptions): Companions {
     ended.push(
       keep(`function worker ${number}`, worker, {
         BELLWETHER__DATABASE__URL: databaseUrl,
-        NODE_OPTIONS: `--max-old-space-size=${heapMebibytes}`,
+        NODE_OPTIONS: `--max-old-space-size=${heapMebibytes[pace]}`,
       }),
     )
   const excluded = ['.git', 'node_modules', '/state'].flatMap((glob) => ['--exclude', glob])

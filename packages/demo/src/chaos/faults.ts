@@ -36,12 +36,19 @@ interface Range {
 export interface Pace {
   readonly frozen: Range
   readonly gap: Range
+  /** Faults that another one of the round includes. */
+  readonly without?: readonly Kind[]
 }
 
-/** `quick` is for a run of half a minute. */
+/** `quick` is for a round of less than a minute. */
 export const paces: Readonly<Record<'full' | 'quick', Pace>> = {
   full: { frozen: { leastMs: 30_000, mostMs: 90_000 }, gap: { leastMs: 8_000, mostMs: 20_000 } },
-  quick: { frozen: { leastMs: 2_000, mostMs: 4_000 }, gap: { leastMs: 500, mostMs: 1_500 } },
+  quick: {
+    frozen: { leastMs: 300, mostMs: 1_000 },
+    gap: { leastMs: 100, mostMs: 400 },
+    // Starting the server costs the most time, and "all killed at once" kills it too.
+    without: ['server killed'],
+  },
 }
 
 type Kind =
@@ -63,25 +70,37 @@ export const within = (random: SeededRandom, { leastMs, mostMs }: Range) =>
 /** Injects every fault once, in a new order. */
 export async function injectRound(target: Target): Promise<void> {
   const { clock, order, random, pace, signal } = target
-  for (const kind of order.shuffled(kinds)) {
+  for (const kind of order.shuffled(kinds.filter((one) => pace.without?.includes(one) !== true))) {
     await clock.sleep(within(random, pace.gap), signal)
     if (signal.aborted) return
+    await injectWhenPossible(target, kind)
+  }
+}
+
+/** The server may still recover from the fault before. */
+async function injectWhenPossible(target: Target, kind: Kind): Promise<void> {
+  const { clock, signal } = target
+  const untilMs = clock.monotonicMs() + absentMs
+  while (!signal.aborted) {
     try {
-      await inject(target, kind)
+      return await inject(target, kind)
     } catch (error) {
-      // Skip a fault while the server still recovers from the previous one.
       if (!(error instanceof Retryable)) throw error
-      target.say(`skipped "${kind}": ${error.message}`)
+      if (clock.monotonicMs() > untilMs) return target.say(`skipped "${kind}": ${error.message}`)
     }
+    await clock.sleep(pollMs, signal)
   }
 }
 
 async function inject(target: Target, kind: Kind): Promise<void> {
   if (kind === 'connections cut') return cutConnections(target)
-  if (kind === 'all killed at once') return killAll(target)
+  if (kind === 'all killed at once') {
+    await runningGroups(target, 'server')
+    return killAll(target)
+  }
   const role = kind.slice(0, kind.lastIndexOf(' ')) as Role
-  const groups = target.processes.groups(role)
-  if (groups.length === 0) return target.say(`skipped "${kind}": no such process runs`)
+  const groups = await runningGroups(target, role)
+  if (groups.length === 0) return
   const pids = target.random.pick(groups)
   if (kind.endsWith('frozen')) return freeze(target, kind, pids)
   if (role === 'server') return killServer(target, kind, [])
@@ -89,6 +108,23 @@ async function inject(target: Target, kind: Kind): Promise<void> {
     for (const pid of pids) sendSignal(pid, 'SIGKILL')
     if (role === 'postmaster' || role === 'backend') await waitForDatabase(target)
   })
+}
+
+// A worker, and what it starts, is restarted with growing pauses after several deaths.
+const absentMs = 120_000
+
+/** Waits for a process of the role, which the fault before may have ended. Every role must come back. */
+async function runningGroups({ processes, clock, signal, violation }: Target, role: Role): Promise<number[][]> {
+  const untilMs = clock.monotonicMs() + absentMs
+  for (;;) {
+    const groups = processes.groups(role)
+    if (groups.length > 0 || signal.aborted) return groups
+    if (clock.monotonicMs() > untilMs) {
+      violation(`no ${role} has been running for ${absentMs / 1_000} s`)
+      return []
+    }
+    await clock.sleep(pollMs, signal)
+  }
 }
 
 async function freeze(target: Target, kind: string, pids: readonly number[]): Promise<void> {

@@ -39,7 +39,7 @@ export const expectations: Readonly<Record<string, RegExp>> = {
   [functions.hog]: /^max_deaths$|memory/,
 }
 
-/** `quick`: shorter commands, blocks and timeouts, for a run of half a minute. */
+/** `quick`: shorter commands, blocks and timeouts, for a round of less than a minute. */
 export function chaosFiles(quick: boolean): Readonly<Record<string, string>> {
   const demo = projectFiles({})
   return {
@@ -79,9 +79,9 @@ const fullSettings = `${heading}${viewSettings(20)}`
 /** Takeovers are faster; the timeouts that end turns are the defaults. */
 const quickSettings = `${heading}
 [worker]
-inbox_processing_timeout_seconds = 8
+inbox_processing_timeout_seconds = 6
 watchdog_interval_seconds = 1
-resume_lease_seconds = 8
+resume_lease_seconds = 6
 beat_seconds = 1
 poll_seconds = 1
 

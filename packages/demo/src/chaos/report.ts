@@ -31,12 +31,13 @@ export interface ChaosReport {
   readonly processes_left: number
   /** The largest memory of one process, by role. */
   readonly mebibytes: Readonly<Record<string, number>>
+  readonly cpu_seconds: Readonly<Record<string, number>>
   readonly cores: number
   readonly tables: readonly TableSize[]
   readonly schedule: readonly ScheduledFault[]
 }
 
-type Measured = 'ok' | 'violations' | 'processes_left' | 'mebibytes' | 'cores'
+type Measured = 'ok' | 'violations' | 'processes_left' | 'mebibytes' | 'cpu_seconds' | 'cores'
 
 export interface ReportOptions extends Evidence {
   readonly judgement: Judgement

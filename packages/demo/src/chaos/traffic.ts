@@ -14,6 +14,8 @@ export interface Traffic {
   readonly taskEveryMs: number
   readonly poisonEvery: { readonly leastMs: number; readonly mostMs: number }
   readonly poisons: readonly string[]
+  /** Each poison is sent once per round, in this order, instead of at random until the round ends. */
+  readonly once?: boolean
 }
 
 /** About 0.5 of a core of the machine on which it was measured. */
@@ -24,12 +26,13 @@ export const rates: Readonly<Record<'full' | 'quick', Traffic>> = {
     poisonEvery: { leastMs: 40_000, mostMs: 120_000 },
     poisons: [commands.killer, functions.thrower, functions.hog, functions.blocker, functions.blocker],
   },
-  // A turn that kills its worker ends only after several workers have died, which takes longer than a quick run.
+  // A turn that kills its worker ends only after several workers have died: it comes first, and each of them once.
   quick: {
-    turnEveryMs: 700,
-    taskEveryMs: 4_000,
-    poisonEvery: { leastMs: 2_000, mostMs: 6_000 },
-    poisons: [functions.thrower, functions.blocker],
+    turnEveryMs: 2_000,
+    taskEveryMs: 6_000,
+    poisonEvery: { leastMs: 200, mostMs: 600 },
+    poisons: [commands.killer, functions.hog, functions.thrower, functions.blocker],
+    once: true,
   },
 }
 
@@ -76,13 +79,17 @@ async function turns(context: Context, { turnEveryMs }: Traffic, random: SeededR
   }
 }
 
-async function poison(context: Context, { poisonEvery, poisons }: Traffic, random: SeededRandom, signal: AbortSignal) {
-  let next: string[] = []
+async function poison(context: Context, rate: Traffic, random: SeededRandom, signal: AbortSignal) {
+  const { poisonEvery, poisons, once = false } = rate
+  let next = once ? [...poisons] : []
   let killer: string | undefined
   while (!signal.aborted) {
     await context.clock.sleep(within(random, poisonEvery), signal)
     if (signal.aborted) return
-    if (next.length === 0) next = random.shuffled(poisons)
+    if (next.length === 0) {
+      if (once) return
+      next = random.shuffled(poisons)
+    }
     const agent = next.shift()!
     // Several workers die before a killer is isolated; two killers at once would leave hardly any time for healthy turns.
     if (agent === commands.killer && killer !== undefined && (await readTurn(context, killer)).outcome === null)

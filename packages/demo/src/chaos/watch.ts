@@ -13,6 +13,8 @@ export interface Watch {
   readonly mebibytes: Readonly<Record<string, number>>
   /** The average use of processors by all processes of the run. */
   cores(): number
+  /** Processor time by role. */
+  cpuSeconds(): Readonly<Record<string, number>>
   /** Processes of the run that are still alive. */
   left(): ProcessRow[]
   readonly ended: Promise<void>
@@ -69,6 +71,14 @@ export function startWatch(options: WatchOptions): Watch {
     cores() {
       const seconds = [...known.values()].reduce((sum, row) => sum + row.cpuSeconds, 0)
       return seconds / (((endedMs ?? clock.monotonicMs()) - startedMs) / 1_000)
+    },
+    cpuSeconds() {
+      const seconds: Record<string, number> = {}
+      for (const row of known.values()) {
+        const role = roleOf(row) ?? 'command'
+        seconds[role] = (seconds[role] ?? 0) + row.cpuSeconds
+      }
+      return seconds
     },
     left() {
       const alive = [...known.values()].filter(({ pid, start }) => readProcess(pid)?.start === start)

@@ -11,6 +11,7 @@ interface Flags {
   readonly model?: string
   readonly chaos?: boolean
   readonly minutes?: number
+  readonly rounds?: number
   readonly seed?: number
   readonly quick?: boolean
   readonly json?: boolean
@@ -25,11 +26,14 @@ interface Common {
 /** The part of `@bellwether/demo` used here. That package depends on this one, so its types cannot be imported. */
 interface DemoPackage {
   runDemo(options: Common & { stay: boolean; scripted: boolean; model?: string }): Promise<number>
-  runChaos(options: Common & { seed: number; quick: boolean; json: boolean; minutes?: number }): Promise<number>
+  runChaos(
+    options: Common & { seed: number; quick: boolean; json: boolean; minutes?: number; rounds?: number },
+  ): Promise<number>
 }
 
 const seedMax = 2_147_483_647
 const minutesMax = 10_080 // a week
+const roundsMax = 10_000
 
 export function demoCommand(finish: (code: number) => void): Command {
   return new Command('demo')
@@ -40,13 +44,14 @@ export function demoCommand(finish: (code: number) => void): Command {
     .option('--model <provider/model>', 'the real model that writes (default: chosen by the keys in the environment)')
     .option('--chaos', 'inject faults until Ctrl-C, then report the result of every turn')
     .option('--minutes <n>', 'with --chaos: stop injecting faults after this many minutes', minutes)
+    .option('--rounds <n>', 'with --chaos: stop after this many rounds of all faults', wholeUpTo(roundsMax))
     .option('--seed <n>', 'with --chaos: repeat the order of faults of this seed', wholeUpTo(seedMax))
-    .option('--quick', 'with --chaos: freeze processes for seconds instead of 30 to 90 s')
+    .option('--quick', 'with --chaos: freeze processes for less than a second instead of 30 to 90 s')
     .option('--json', 'with --chaos: print one object on stdout and the narration on stderr')
     .action(async (flags: Flags) => {
-      const { chaos = false, minutes: length, seed, quick, json } = flags
-      if (!chaos && [length, seed, quick, json].some((flag) => flag !== undefined)) {
-        throw new InvalidInput('--minutes, --seed, --quick and --json need --chaos', {
+      const { chaos = false, minutes: length, rounds, seed, quick, json } = flags
+      if (!chaos && [length, rounds, seed, quick, json].some((flag) => flag !== undefined)) {
+        throw new InvalidInput('--minutes, --rounds, --seed, --quick and --json need --chaos', {
           code: 'invalid_option',
           hint: 'bellwether demo --chaos --minutes 5',
         })
@@ -60,7 +65,7 @@ export function demoCommand(finish: (code: number) => void): Command {
               seed: seed ?? process.pid,
               quick: quick ?? false,
               json: json ?? false,
-              ...defined({ minutes: length }),
+              ...defined({ minutes: length, rounds }),
             })
           : await demo.runDemo({
               ...common,

@@ -59,6 +59,11 @@ export async function openResponse(db: Queryable, ids: Ids, name: RequestKey, bo
   }
 }
 
+/** Whether `owner` is the first one with this key; it stays the owner until its row is pruned. */
+export async function ownsKey(db: Queryable, ids: Ids, name: RequestKey, owner: string): Promise<boolean> {
+  return !(await openResponse(db, ids, name, owner)).mismatch
+}
+
 /** Stores a response unless one is stored already; returns the stored one. */
 export async function storeResponse(
   db: Queryable,
