@@ -2,7 +2,7 @@
  * Degrade actions in a turn: what a short budget changes in its calls. The board sends the actions of the run in the turn's payload,
  * with its sequence for calls that the budget does not cover.
  */
-import { degradeActions, type DegradeAction } from '@bellwether/protocol'
+import { degradeActionsIn, type DegradeAction } from '@bellwether/protocol'
 import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
 
 /** One action that was taken, with what it changed: a part of the metadata of a step. */
@@ -22,12 +22,5 @@ export interface TurnDegrade {
 }
 
 export function degradeOf({ payload }: Pick<ClaimedTurn, 'payload'>): TurnDegrade {
-  return { now: actionsIn(payload['degrade']), sequence: actionsIn(payload['degrade_policy']) }
+  return { now: degradeActionsIn(payload['degrade']), sequence: degradeActionsIn(payload['degrade_policy']) }
 }
-
-/** Each known action once: anyone who enqueues turns can write a payload. */
-const actionsIn = (value: unknown): DegradeAction[] =>
-  Array.isArray(value) ? degradeActions.filter((action) => value.includes(action)).toSorted(byOrderOf(value)) : []
-
-const byOrderOf = (value: readonly unknown[]) => (left: DegradeAction, right: DegradeAction) =>
-  value.indexOf(left) - value.indexOf(right)

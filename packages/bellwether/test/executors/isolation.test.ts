@@ -205,13 +205,20 @@ it('[T1.2] a thread whose turn no beat confirms is ended before a takeover, and 
   expect(readFileSync(file, 'utf8').slice(written.length)).toMatch(/^(\d+\n)+$/)
 })
 
-it('[T1.2] a process whose turn no beat confirms is frozen and continues with the next beat', async ({
+it('[T1.2] [H7.6] a process whose turn no beat confirms is frozen, its frozen time is not working time, and it continues with the next beat', async ({
   onTestFinished,
 }) => {
   const s = openSetup('process', 3_000)
   onTestFinished(() => s.close())
-  const { agentTurnId } = await s.begin('endless')
+  const { agentTurnId } = await s.begin('endless', { budget: { wallMs: 600_000 } })
   await until('its processes are stopped', async () => areStopped(agentTurnId, true) || undefined)
+  await until('its frozen time is recorded', async () => {
+    const { paused_ms } = await t.one<{ paused_ms: number }>(
+      'select paused_ms from state.budgets where agent_turn_id = $1',
+      agentTurnId,
+    )
+    return Number(paused_ms) > 0 || undefined
+  })
   // It does no harm while it is frozen: no need to end it, although no beat succeeds.
   await s.missBeat()
   await until('its processes run', async () => {

@@ -4,7 +4,7 @@
  * before it started is stopped. start-run.ts and respawn.ts decide when to spawn.
  */
 import { errorMessage } from '@bellwether/base'
-import { degradeActions, Terminal, type DegradeAction } from '@bellwether/protocol'
+import { degradeActionsIn, Terminal, type DegradeAction } from '@bellwether/protocol'
 import { retryCall } from '../../ports/retry.js'
 import { forgetRun, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
 import { openRun } from '../tasks/task-fields.js'
@@ -40,8 +40,8 @@ export interface RunDegrade {
 /** The actions of the open run, which its intent line has; before it, those of the next run. */
 function degradeOfRun({ budget }: DispatchPolicies, task: Task, agent: string): readonly DegradeAction[] {
   if (openRun(task) === null) return nextRunDegrade(budget, task, agent)
-  const { actions } = (task.fields['degrade'] ?? {}) as Partial<RunDegrade>
-  return Array.isArray(actions) ? degradeActions.filter((action) => actions.includes(action)) : []
+  const { actions } = (task.fields['degrade'] ?? {}) as { readonly actions?: unknown }
+  return degradeActionsIn(actions)
 }
 
 /** Hints are optional: an error is reported, and the dispatch continues without them. */

@@ -4,7 +4,7 @@
  * only grows; the kernel's purse enforces the same limits while a turn runs.
  */
 import { defined } from '@bellwether/base'
-import { degradeActions, type BudgetKey, type DegradeAction } from '@bellwether/protocol'
+import { degradeActions, degradeActionsIn, type BudgetKey, type DegradeAction } from '@bellwether/protocol'
 import { z } from 'zod'
 import type { Task } from '../log/task.js'
 import { entryKey, recordField, type Named } from './entries.js'
@@ -258,7 +258,7 @@ export function nextRunDegrade(policy: BudgetPolicy, task: Task, agent: string):
   const most = limitsOf(limits)
   const isLow = (key: keyof typeof most) => most[key] !== null && (remaining[key] ?? 0) < most[key] * lowShare
   const low = isLow('tokens') || isLow('costMicros') || isLow('wallTimeMs')
-  const taken = degradeActions.filter((action) => action === task.fields['degradeAction'])
+  const taken = degradeActionsIn([task.fields['degradeAction']])
   const end = limits.degradePolicy.findIndex((action) => !shapesRun(action))
   const sequence = low ? limits.degradePolicy.slice(0, end === -1 ? undefined : end) : []
   return [...new Set([...taken, ...sequence])].filter(shapesRun)

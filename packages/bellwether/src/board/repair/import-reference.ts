@@ -24,8 +24,9 @@ const snapshotMaxBytes = 64 * 2 ** 20
 const governanceMaxBytes = 2 ** 20
 // One write holds the lock; thousands of tasks need several writes.
 const perWriteMax = 200
-// Keeps the line of the log short; the warning of the process names all of them.
+// Keeps the line of the log and the warning short; the originals stay on the disk.
 const notTakenMax = 100
+const notTakenMaxChars = 300
 
 /** Files of the reference that the board does not read. */
 const unusedFiles = [
@@ -84,7 +85,7 @@ async function importOnce(board: Board, ports: ReferencePorts): Promise<void> {
     const imported = {
       at,
       taken: { ...counts, ...taken?.counts },
-      notTaken: [...notTaken, ...(taken?.notTaken ?? [])].slice(0, notTakenMax),
+      ...bounded([...notTaken, ...(taken?.notTaken ?? [])]),
     }
     const pause = taken?.pause ?? null
     const paused = pause === null || pausedBy(state) !== null ? {} : { paused: { by: importActor, at, reason: pause } }
@@ -92,7 +93,13 @@ async function importOnce(board: Board, ports: ReferencePorts): Promise<void> {
     return [...(taken?.drafts ?? []), { taskId: wholeBoard, type: 'board_control', actor: importActor, payload }]
   })
   if (governed !== undefined) add(governed)
-  ports.log.warn({ root, taken: counts, notTaken }, 'imported a task root of the reference')
+  ports.log.warn({ root, taken: counts, ...bounded(notTaken) }, 'imported a task root of the reference')
+}
+
+function bounded(notTaken: readonly string[]) {
+  const named = notTaken.slice(0, notTakenMax).map((one) => one.slice(0, notTakenMaxChars).toWellFormed())
+  const moreNotTaken = notTaken.length - named.length
+  return { notTaken: named, ...(moreNotTaken > 0 && { moreNotTaken }) }
 }
 
 async function write(

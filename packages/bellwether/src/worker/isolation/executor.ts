@@ -4,7 +4,9 @@
  * ended before another worker may take its turn over, and the turn is handed back.
  */
 import { onAbort, type Clock, type Log } from '@bellwether/base'
+import { TURN } from '../../kernel/turn.js'
 import type { ClaimedTurn } from '../../kernel/verbs/turn/claim.js'
+import type { Step } from '../../kernel/verbs/turn/record.js'
 import type { Fence } from '../../kernel/verdict.js'
 import type { Guardian, Watch } from '../../ports/processes/guardian.js'
 import type { Self } from '../../ports/processes/proc.js'
@@ -111,8 +113,18 @@ export function openIsolationExecutor(options: IsolationExecutorOptions): Isolat
       const name = `${agentTurnId}-${turnEpoch}`
       const guest = startProcessGuest({ clock, token, name, cwd: options.folder, memoryMaxMb })
       if (guest.pid !== undefined) watch.root(guest.pid)
+      const stepId = context.newId()
+      const frozenStep = (status: string): Step => {
+        const frozenMs = Math.round(watch.frozenMs())
+        return { stepId, phase: 'function', status, metadata: frozenMs > 0 ? { frozen_ms: frozenMs } : {} }
+      }
+      // Frozen time is not working time. A function that was never frozen writes no step.
+      const stopMeter = context.meter?.(() => frozenStep(TURN.start.to))
       try {
-        return await runGuest({ ...runOptions(context, spec, watch), guest })
+        const action = await runGuest({ ...runOptions(context, spec, watch), guest })
+        await stopMeter?.()
+        if (stopMeter !== undefined && watch.frozenMs() > 0) await context.record({ step: frozenStep('success') })
+        return action
       } catch (error) {
         if (watch.lost.reason !== 'guardian_lost' || context.signal.aborted) throw error
         const text = 'The agent was stopped because its guardian died and could not be replaced.'

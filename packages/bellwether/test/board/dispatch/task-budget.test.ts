@@ -1,12 +1,16 @@
 /** The budget of a task before, during and after its runs. */
 import { expect, it } from 'vitest'
 import { dispatch } from '../../../src/board/dispatch/dispatch.js'
+import type { RunDegrade } from '../../../src/board/dispatch/spawn-turn.js'
+import type { BudgetPolicy } from '../../../src/board/policies/budget.js'
+import { retryTask } from '../../../src/board/tasks/task-commands.js'
 import type { DispatchReport } from '@bellwether/protocol/http'
 import type { FakeKernel } from '../../support/board/fake-kernel.js'
 import {
   created,
   dispatcherOf,
   makeWorld,
+  operator,
   put,
   referenceBudget,
   taskOf,
@@ -100,4 +104,90 @@ it('[H7.1] the limits of an agent apply to its runs only: spawn budget, check an
   })
   expect(await dispatched(world, 'T-2', used)).toMatchObject({ status: 'done', spawn: { reasonCode: null } })
   expect([...world.kernel.turns.values()].map(({ request }) => request.purse.limits.tokens)).toEqual([500, 12_000])
+})
+
+const noBackfill = { written: false, mistakes: 0, patterns: 0, tags: [] }
+const over = { outcome: 'failed', error: 'budget_exceeded', exceededKeys: ['tokens'], deliverable: null } as const
+const budgetWith = (changes: Partial<BudgetPolicy['global']>) => ({
+  ...referenceBudget,
+  global: { ...referenceBudget.global, ...changes },
+})
+const hints = async () => ({
+  section: '# KNOWLEDGE_HINTS\n\nlook twice',
+  outcome: { degraded: false, degradeReason: null, knowledgeTags: [], backfill: null },
+})
+const requests = (world: World) => [...world.kernel.turns.values()].map(({ request }) => request)
+
+it.each(['reduced_context', 'cheaper_model', 'fewer_tools'] as const)(
+  '[H7.7] %s changes the next run of the task and no later one, and the lines say so',
+  async (action) => {
+    const world = makeWorld({ budget: budgetWith({ onExceeded: action }) })
+    const dispatcher = dispatcherOf(world, { knowledge: { hints, backfill: async () => noBackfill } })
+    const run = async (script: FakeKernel['script']) => {
+      world.kernel.script = script
+      return dispatch(dispatcher, 'T-1', never)
+    }
+    const retry = () => retryTask({ ...operator(world), firstAgent: 'coder' }, 'T-1', { by: 'ann', freshBudget: true })
+    await put(world, created('T-1'))
+    const report = await run(() => over)
+    expect(report).toMatchObject({ status: 'blocked', spawn: { degradeAction: action, nextAssignee: 'human' } })
+    expect(report.spawn?.degradeEffect).toContain('next run')
+    await retry()
+    await run(() => ({ deliverable: { status: 'failed', reason: 'no' } }))
+    const degraded = (await taskOf(world)).fields['degrade'] as RunDegrade
+    expect(degraded.actions).toEqual([action])
+    expect(degraded.promptChars < degraded.fullPromptChars).toBe(action === 'reduced_context')
+    await retry()
+    await run(() => ({}))
+    expect((await taskOf(world)).fields).toMatchObject({ degrade: null, degradeAction: null })
+    expect(requests(world).map(({ degrade }) => degrade)).toEqual([[], [action], []])
+    const withHints = requests(world).map(({ prompt }) => prompt.includes('look twice'))
+    expect(withHints).toEqual([true, action !== 'reduced_context', true])
+  },
+)
+
+it('[H7.7] manual_handoff assigns the task to a person, with the work so far', async () => {
+  const world = makeWorld({ budget: budgetWith({ onExceeded: 'manual_handoff' }) })
+  await put(world, created('T-1', { agent: 'coder' }))
+  const report = await dispatched(world, 'T-1', () => ({ ...over, deliverable: { text: 'half of it' } }))
+  expect(report.spawn).toMatchObject({ degradeAction: 'manual_handoff', recoveryState: 'escalated_to_human' })
+  expect(report.spawn?.degradeEffect).toContain('assigned to a person')
+  const task = await taskOf(world)
+  expect(task).toMatchObject({ status: 'blocked', assignee: 'human', fields: { deliverable: { text: 'half of it' } } })
+})
+
+it('[H7.7] stop_run fails the task: no agent and no person is asked again', async () => {
+  const world = makeWorld({ budget: budgetWith({ onExceeded: 'stop_run' }) })
+  await put(world, created('T-1'))
+  const report = await dispatched(world, 'T-1', () => over)
+  expect(report).toMatchObject({
+    status: 'failed',
+    reason: 'budget_exceeded',
+    spawn: { degradeAction: 'stop_run', exceededKeys: ['maxTaskTokens'] },
+  })
+  expect(report.spawn?.degradeEffect).toContain('failed')
+  expect((await taskOf(world)).fields).not.toHaveProperty('recovery')
+})
+
+it('[H7.7] a run that starts with less than a quarter of a limit left is degraded by the sequence, also with onExceeded', async () => {
+  const sequence = ['fewer_tools', 'reduced_context', 'manual_handoff', 'cheaper_model'] as const
+  const world = makeWorld({ budget: budgetWith({ degradePolicy: [...sequence], onExceeded: 'manual_handoff' }) })
+  const spent = (tokenUsage: number) => ({
+    budget: { coder: { taskId: 'T', agent: 'coder', tokenUsage, elapsedMs: 1, retryCount: 1, updatedAt: '' } },
+  })
+  await put(world, created('T-1', spent(9_000)), created('T-2', spent(9_001)))
+  for (const taskId of ['T-1', 'T-2']) await dispatched(world, taskId, () => ({}))
+  expect(requests(world).map(({ degrade }) => degrade)).toEqual([[], ['fewer_tools', 'reduced_context']])
+  expect(requests(world).map(({ degradePolicy }) => degradePolicy)).toEqual([sequence, sequence])
+})
+
+it('[H7.7] a turn that the kernel stopped counts as exceeded: the next action of the sequence applies the next time', async () => {
+  const world = makeWorld({ budget: budgetWith({ onExceeded: null }) })
+  await put(world, created('T-1'))
+  const actions: (string | null | undefined)[] = []
+  for (let time = 0; time < 3; time += 1) {
+    actions.push((await dispatched(world, 'T-1', () => over)).spawn?.degradeAction)
+    await retryTask({ ...operator(world), firstAgent: 'coder' }, 'T-1', { by: 'ann' })
+  }
+  expect(actions).toEqual(['reduced_context', 'manual_handoff', 'stop_run'])
 })

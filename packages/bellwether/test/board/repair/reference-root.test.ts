@@ -204,6 +204,22 @@ it('[H5.1] the snapshot never moves a task back: a newer line of the log wins, a
   await board.close()
 })
 
+it('[H5.1] the report of an import is bounded, however much was not taken', async () => {
+  const root = await testRoot()
+  await root.writeLog([line('T-001', 'task_created', { title: 'Do T-001' })])
+  const control = Object.fromEntries(Array.from({ length: 150 }, (_, at) => [`${at}-${'x'.repeat(1_000)}`, true]))
+  await writeFile(join(root.path, 'state/governance.control.json'), JSON.stringify(control))
+  const { log, lines } = recordedLog()
+  const { board } = await openTaskRoot({ root: root.path, owner: 'test', settings, log })
+  const report = lines.find(({ message }) => message === 'imported a task root of the reference')!.fields
+  for (const { notTaken, moreNotTaken } of [report, board.state.control['imported'] as typeof report]) {
+    expect(notTaken).toHaveLength(100)
+    expect(moreNotTaken).toBe(50)
+    expect(JSON.stringify(notTaken).length).toBeLessThan(40_000)
+  }
+  await board.close()
+})
+
 it('[H5.1] the acceptance policy of the reference is accepted, and an unsupported key is named', async () => {
   const root = await testRoot()
   await mkdir(join(root.path, 'config'))
