@@ -6,6 +6,7 @@ import { reclaim } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { readProcesses } from '../../src/ports/processes/proc.js'
 import { project, target } from '../support/kernel.js'
 import { fullWatchWindow } from '../support/kernel-turns.js'
+import { eventsOf } from '../support/kernel-rows.js'
 import { carriedOut, carryOutAction } from '../support/agents/ui-actions.js'
 import { until } from '../support/until.js'
 import { turnsDone } from '../support/worker.js'
@@ -182,7 +183,7 @@ describe('no process of a command survives', () => {
     (setsid sh -c 'sleep 1000 & setsid sleep 1000 &' &)
     while :; do sleep 1000; done`
 
-  it('its time budget, even if it ignores SIGTERM, forks, and leaves its group and session', async () => {
+  it('[H7.5] its time budget, even if it ignores SIGTERM, forks, and leaves its group and session', async () => {
     const turn = await b.begin({ command: hard, budget: { max_wall_seconds: 1 } })
     await alive(turn, 6)
     const done = await b.ended(turn)
@@ -247,12 +248,15 @@ describe('no process of a command survives', () => {
     expect(carriers(done.agent_turn_id!)).toEqual([])
   })
 
-  it('its token budget', async () => {
+  it('[H7.5] its token budget, and its output so far is delivered', async () => {
     const line = (id: number) =>
       JSON.stringify({ type: 'assistant', message: { id: `m${id}`, usage: { input_tokens: 400, output_tokens: 100 } } })
     const command = `echo '${line(1)}'; echo '${line(2)}'; echo '${line(3)}'; sleep 1000`
     const done = await b.run({ command, preset: 'claude', budget: { max_tokens: 1_200 } })
     expect(done).toMatchObject({ outcome: 'failed', error: 'budget_exceeded' })
+    expect(done.text).toContain('"id":"m3"')
+    const [event] = await eventsOf(b.t, done.agent_turn_id!, 'task')
+    expect(event!.payload).toMatchObject({ status: 'failed', error: 'budget_exceeded', exceeded_keys: ['tokens'] })
     expect(done.steps[0]!.metadata).toMatchObject({ usage: { total_tokens: 1_500 } })
     expect(carriers(done.agent_turn_id!)).toEqual([])
   })

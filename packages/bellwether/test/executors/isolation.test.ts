@@ -217,7 +217,7 @@ it('[T1.2] [H7.6] a process whose turn no beat confirms is frozen, its frozen ti
       'select paused_ms from state.budgets where agent_turn_id = $1',
       agentTurnId,
     )
-    return Number(paused_ms) > 0 || undefined
+    return paused_ms > 0 || undefined
   })
   // It does no harm while it is frozen: no need to end it, although no beat succeeds.
   await s.missBeat()
