@@ -1,8 +1,7 @@
 /**
- * One-time links and the sessions that they open, for people with a browser. A link works once, for ten minutes. A session
- * is bound to a key, which is looked up for every request, so that the session ends when the key does. Both are random,
- * stored as hashes in memory only (after a restart people sign in again), and bounded. A cookie alone allows reading; a
- * write also needs a header that a form on another site cannot send.
+ * Signs people in with a browser: a one-time link, valid for ten minutes, opens a session that is bound to an API key and ends with it.
+ * Links and sessions are random, stored as hashes in memory only, and bounded. A cookie alone allows reading; a write also needs a header
+ * that a form on another site cannot send.
  */
 import { createHash } from 'node:crypto'
 import type { Clock, Random } from '@bellwether/base'

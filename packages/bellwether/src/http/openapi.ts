@@ -35,7 +35,7 @@ function responsesOf({ responses, events }: Route): object {
   return {
     ...Object.fromEntries(described),
     '4XX': { description: 'The request was refused', ...refused },
-    '5XX': { description: 'The server cannot answer now; Retry-After says when to try again', ...refused },
+    '5XX': { description: 'The server cannot handle the request now; Retry-After says when to try again', ...refused },
   }
 }
 

@@ -190,10 +190,10 @@ async function external(url: string) {
 
 async function broker(servers: string) {
   for (const server of servers.split(',')) {
-    const { hostname, port: given } = new URL(server.includes('://') ? server : `nats://${server}`)
-    if (await answers(hostname, Number(given || 4222))) return good(hostname)
+    const { hostname, port } = new URL(server.includes('://') ? server : `nats://${server}`)
+    if (await isReachable(hostname, Number(port || 4222))) return good(hostname)
   }
-  return bad('no NATS server answers', 'start nats-server, or remove [nats] url to use PostgreSQL as the bell')
+  return bad('no NATS server accepts connections', 'start nats-server, or remove [nats] url to use PostgreSQL as the bell')
 }
 
 async function port(host: string, wanted: number) {
@@ -207,12 +207,12 @@ async function port(host: string, wanted: number) {
   return warning(`${host}:${wanted} is in use`, 'nothing to do if Bellwether runs; else choose another port (--port 0)')
 }
 
-function answers(host: string, to: number): Promise<boolean> {
+function isReachable(host: string, to: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = createConnection({ host, port: to, timeout: exchangeTimeoutMs })
-    const end = (answer: boolean) => {
+    const end = (reachable: boolean) => {
       socket.destroy()
-      resolve(answer)
+      resolve(reachable)
     }
     socket
       .once('connect', () => end(true))

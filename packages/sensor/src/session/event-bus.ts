@@ -1,7 +1,7 @@
 /**
- * Passes the realtime events of one source to several pipes. The bus is bounded in rows and in characters. Each pipe reads in order at its own
- * pace; a pipe that falls behind by more than the bus holds loses its position and learns so once. While even the fastest
- * pipe is far behind, the bus pauses the watcher. The pipe decides how to recover from a lost position.
+ * Passes the realtime events of one source to several pipes, in order. The bus is bounded in rows and in characters: a pipe that falls
+ * behind by more than the bus holds loses its position, learns so once and decides how to recover. While even the fastest pipe is far
+ * behind, the bus pauses the watcher.
  */
 import { onAbort } from '@bellwether/base'
 import { eventText } from '../disk/row.js'

@@ -1,8 +1,6 @@
 /**
- * Turns kernel events into rows. A row always reports what the disk shows now, never what an event implies. A new watch is
- * followed by a listing, so that entries created before the watch are seen. A moved directory is a delete and a new directory.
- * After an overflow every watched directory is listed again; the audit that follows finds lost deletes. The watcher works in
- * slices and reads the kernel's queue between them.
+ * Turns kernel events into rows. A row reports what the disk shows now, never what an event implies. No change is missed without a
+ * notice: each new watch is followed by a listing, and after an overflow every watched directory is listed again and an audit follows.
  */
 import { childOf, nameOf, parentOf, type DiskEntry } from '../disk/disk.js'
 import { deletedRow, rowText } from '../disk/row.js'

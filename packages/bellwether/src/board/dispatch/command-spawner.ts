@@ -32,7 +32,7 @@ export interface CommandSpawnerOptions {
 
 export const runsFolder = 'state/runs'
 const keyPattern = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/
-const answerMaxBytes = 2 ** 20
+const outputMaxBytes = 2 ** 20
 const errorsMaxBytes = 2 ** 14
 const fileMaxBytes = 2 ** 21
 
@@ -44,7 +44,7 @@ echo $$ > "$dir/pid" || exit 70
 { {
   sh -c "$2" < "$dir/prompt.md"
   echo $? > "$dir/code.draft"
-} 2>&3 | head -c ${answerMaxBytes} > "$dir/output"; } 3>&1 | tail -c ${errorsMaxBytes} > "$dir/errors"
+} 2>&3 | head -c ${outputMaxBytes} > "$dir/output"; } 3>&1 | tail -c ${errorsMaxBytes} > "$dir/errors"
 mv "$dir/code.draft" "$dir/code"
 `
 
@@ -121,12 +121,12 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
     if (request === null) return { status: 'unknown' }
     const result = (await json(key, 'result.json', resultShape)) ?? (here.has(key) ? null : await orphan(key, request))
     if (result === null) return { status: 'active', agentTurnId: key }
-    const answer = parseResult(await text(key, 'output'))
+    const parsed = parseResult(await text(key, 'output'))
     const errors = (await text(key, 'errors'))?.trim() ?? ''
     const { error: code, exceededKeys, ...rest } = result
     const error =
       code === null || code === budgetExceeded ? code : [code, errors].filter((part) => part !== '').join(': ')
-    return { status: 'ended', agentTurnId: key, ...rest, error, ...defined({ exceededKeys }), ...answer }
+    return { status: 'ended', agentTurnId: key, ...rest, error, ...defined({ exceededKeys }), ...parsed }
   }
 
   /** A run that another process started. Null: its command is still running. */

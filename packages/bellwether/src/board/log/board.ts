@@ -40,7 +40,7 @@ export interface BoardOptions {
 }
 
 const waitMs = 3_000
-// The lock is lease for one write: much longer than a slow disk needs, and short because others wait for a dead holder.
+// The lease of one write: much longer than a slow disk needs, and short because others wait for a dead holder.
 const holdMs = 10_000
 // Each loss means that this process was stopped for a whole lease; after five the machine cannot hold one.
 const lossesMax = 5

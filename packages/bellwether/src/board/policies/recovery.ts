@@ -1,7 +1,7 @@
 /**
- * Decides who retries a failed task: the next agent of the chain, and finally a human. Pure: the decision depends on the
- * policy, the earlier decision in the log, the failure and the time. Attempts count per task and reason over the whole chain
- * and never exceed maxAttempts + 1. During a cool-down the last decision stands. Every hop has a deadline and a successor.
+ * Decides who retries a failed task: the next agent of the chain, and finally a human. Attempts count per task and reason over the whole
+ * chain and never exceed maxAttempts + 1; every hop has a deadline and a successor. Pure: the decision depends on the policy, the last
+ * decision in the log, the failure and the time.
  */
 import { defined } from '@bellwether/base'
 import { z } from 'zod'

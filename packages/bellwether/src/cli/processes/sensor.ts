@@ -113,8 +113,8 @@ async function run(flags: Flags): Promise<number> {
 }
 
 /** A missing root is allowed, because it may be mounted later; a root that is a file is rejected. */
-function directory(given: string | undefined): string {
-  const root = resolve(required(given, 'sensor', '--root DIR'))
+function directory(value: string | undefined): string {
+  const root = resolve(required(value, 'sensor', '--root DIR'))
   if (readRoot(root)?.isDirectory() === false)
     throw new InvalidInput(`Cannot watch ${root}: it is not a directory`, { code: 'bad_root' })
   return root
@@ -133,8 +133,8 @@ function readRoot(root: string) {
   }
 }
 
-function address(given: string | undefined): string {
-  const server = required(given, 'sensor', '--server URL')
+function address(value: string | undefined): string {
+  const server = required(value, 'sensor', '--server URL')
   if (/^https?:\/\/[^/]/.test(server) && URL.canParse(server)) return server
   throw new InvalidInput(`"--server" must be an http or https URL (got ${JSON.stringify(server)})`, {
     code: 'bad_server',

@@ -13,7 +13,7 @@ export function migrateConfigCommand(finish: (code: number) => void): Command {
     .action(async (flags: RootFlags & { readonly text?: boolean }) => {
       const root = folder(flags.root)
       const migration = await migrateConfig(root, applies(flags), toolPorts())
-      printReport({ ...flags, json: flags.text !== true }, { ...migration, root }, () => human(migration, root))
+      printReport({ ...flags, json: flags.text !== true }, { ...migration, root }, () => formatText(migration, root))
       finish(migration.ok ? exitCodes.ok : exitCodes.failure)
     })
 }
@@ -27,7 +27,7 @@ function folder(path: string): string {
   })
 }
 
-function human({ path, summary, risks, diff, backup, rollbackHint }: Migration, root: string): readonly string[] {
+function formatText({ path, summary, risks, diff, backup, rollbackHint }: Migration, root: string): readonly string[] {
   // The message of a JSON parser quotes the file, which may contain control characters.
   const lines = [`${path}: ${summary.replaceAll(/\p{C}/gu, '·')}`]
   const sample = (word: string, paths: readonly string[]) =>

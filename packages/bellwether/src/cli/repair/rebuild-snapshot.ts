@@ -30,7 +30,7 @@ export function rebuildSnapshotCommand(finish: (code: number) => void): Command 
         toolPorts(),
       )
       bar?.clear()
-      printReport(flags, report, () => human(report))
+      printReport(flags, report, () => formatText(report))
       finish(report.ok ? exitCodes.ok : exitCodes.failure)
     })
 }
@@ -56,7 +56,7 @@ function progressBar(): { readonly show: (position: number, size: number) => voi
 
 const shownMax = 20
 
-function human(report: RebuildReport): readonly string[] {
+function formatText(report: RebuildReport): readonly string[] {
   const { diff, errors, compacted } = report
   const lines = [
     `${report.root}: ${report.events} events of ${report.lines} lines, ${report.tasks} tasks, last event ${report.meta.updatedAt ?? 'none'}`,

@@ -29,12 +29,12 @@ export function recoverStaleLocksCommand(finish: (code: number) => void): Comman
         },
         toolPorts(),
       )
-      printReport(flags, report, () => human(report))
+      printReport(flags, report, () => formatText(report))
       finish(report.ok ? exitCodes.ok : exitCodes.failure)
     })
 }
 
-function human({
+function formatText({
   mode,
   root,
   scanned,

@@ -15,12 +15,12 @@ export function restoreSnapshotCommand(finish: (code: number) => void): Command 
     .action(async (name: string | undefined, flags: Flags) => {
       const options = { root: flags.root, apply: applies(flags), snapshot: name ?? flags.from }
       const report = await restoreSnapshot(options, toolPorts())
-      printReport(flags, report, () => human(report))
+      printReport(flags, report, () => formatText(report))
       finish(exitCodes.ok)
     })
 }
 
-function human(report: RestoreReport): readonly string[] {
+function formatText(report: RestoreReport): readonly string[] {
   const lines = [`${report.root}: ${report.archived.length} archived snapshots`]
   for (const one of report.archived)
     lines.push(`  ${one.name === report.chosen ? '→' : ' '} ${one.name}  ${one.size} bytes`)

@@ -1,6 +1,6 @@
 /**
  * Questions to a view: tree, search, stats, blind spots, suspects, sessions, changes, comparisons, barriers and evidence.
- * They answer 503 while the view cannot be read (V6.8, V5.3), except that on-demand scans are always forwarded.
+ * They respond with 503 while the view cannot be read (V6.8, V5.3), except that on-demand scans are always forwarded.
  */
 import type { IncomingMessage } from 'node:http'
 import { defined } from '@bellwether/base'
@@ -51,12 +51,12 @@ export function viewRoutes(api: Api, parts: ViewParts): void {
     const view = viewOf(request)
     const { query } = request
     const sources = choose(view, query)
-    const asked = query['force-real-time'] === true || query.on_demand_scan === true
+    const wantsScan = query['force-real-time'] === true || query.on_demand_scan === true
     const why = whyUnreadable(view, sources, health)
-    if (why !== undefined && (!asked || sources.length === 0)) throw why
+    if (why !== undefined && (!wantsScan || sources.length === 0)) throw why
     if (sources.length === 0) throw noSource()
     const recursive = query.recursive !== false
-    const jobs = asked ? sources.map((source) => view.scans.request(source, query.path, recursive)) : []
+    const jobs = wantsScan ? sources.map((source) => view.scans.request(source, query.path, recursive)) : []
     if (query.wait !== undefined && jobs.length > 0) await jobsEnd(view, jobs, query.wait, request.raw)
     if (why?.code === 'view_unavailable') {
       // The tree is not up to date: only a scan can answer.
@@ -204,7 +204,7 @@ const scanFailed = ({ error, path }: ScanJob) =>
     hint: 'This live view is unavailable because one of its pipes failed. See /api/v1/health/components.',
   })
 
-/** The tree that answers: the view's, or what the sensor reported while the pipe was down. */
+/** The tree of the response: the view's, or what the sensor reported while the pipe was down. */
 const treeOf = (source: ViewSource, job: ScanJob | undefined): Tree =>
   job?.state === 'done' && job.direct !== undefined ? job.direct.tree : source.tree
 

@@ -71,12 +71,12 @@ export async function verifyServer(layout: Layout, identity: Identity, port: num
   client.on('error', () => undefined) // the query in flight rejects with the same error
   try {
     await client.connect()
-    const asked = await client.query<{ id: string; folder: string; made: boolean }>(
+    const result = await client.query<{ id: string; folder: string; made: boolean }>(
       `select system_identifier::text as id, current_setting('data_directory') as folder,
               exists (select from pg_database where datname = '${database}') as made
          from pg_control_system()`,
     )
-    const row = asked.rows[0]
+    const row = result.rows[0]
     const ours =
       row?.id === identity.systemIdentifier && (await realpath(row.folder)) === (await realpath(layout.cluster))
     if (!ours) throw anotherServer(layout, port)

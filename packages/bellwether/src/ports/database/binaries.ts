@@ -21,10 +21,10 @@ export async function findBinaries(): Promise<Binaries> {
   const postgres = join(folder, 'postgres')
   await makeExecutable(initdb)
   await makeExecutable(postgres)
-  const asked = await runProgram(postgres, ['--version'], { timeoutMs: 20_000 })
-  const major = /\(PostgreSQL\) (\d+)/.exec(asked.stdout)?.[1]
-  if (asked.ok && major) return { initdb, postgres, major: Number(major) }
-  throw new Terminal(`Cannot run the embedded PostgreSQL: ${asked.stderr || asked.stdout}`, {
+  const ran = await runProgram(postgres, ['--version'], { timeoutMs: 20_000 })
+  const major = /\(PostgreSQL\) (\d+)/.exec(ran.stdout)?.[1]
+  if (ran.ok && major) return { initdb, postgres, major: Number(major) }
+  throw new Terminal(`Cannot run the embedded PostgreSQL: ${ran.stderr || ran.stdout}`, {
     code: 'postgres_broken',
     hint: `If a library is missing, run: npm rebuild ${packageName}. Otherwise set [database] url.`,
   })

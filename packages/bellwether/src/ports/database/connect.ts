@@ -59,11 +59,11 @@ async function probe(options: ConnectOptions, bounds: Bounds): Promise<Bounds> {
   const client = connectable(options.url, clientConfig(options, bounds))
   try {
     await client.connect()
-    const asked = await client.query<{ version: string; idle: string }>(
+    const result = await client.query<{ version: string; idle: string }>(
       `select current_setting('server_version_num') as version,
               current_setting('idle_in_transaction_session_timeout') as idle`,
     )
-    const row = asked.rows[0]
+    const row = result.rows[0]
     if (Number(row?.version) < oldestServer) throw tooOld(Number(row?.version))
     if (row?.idle === '0') throw unbounded(client.user ?? 'ROLE')
     return bounds

@@ -48,8 +48,8 @@ export async function findPostmaster(pid: number, cluster: string): Promise<Foun
   const start = await processStart(pid)
   if (start === undefined) return undefined
   if (process.platform !== 'linux') {
-    const asked = await runProgram('ps', ['-o', 'command=', '-p', String(pid)], { timeoutMs: 5_000 })
-    return asked.stdout.includes('postgres') && asked.stdout.includes(cluster)
+    const ran = await runProgram('ps', ['-o', 'command=', '-p', String(pid)], { timeoutMs: 5_000 })
+    return ran.stdout.includes('postgres') && ran.stdout.includes(cluster)
       ? { start: start, exe: undefined }
       : undefined
   }
@@ -73,8 +73,8 @@ export async function findPostmaster(pid: number, cluster: string): Promise<Foun
 /** The start time of the process; undefined if it has ended or is a zombie. */
 export async function processStart(pid: number): Promise<string | undefined> {
   if (process.platform !== 'linux') {
-    const asked = await runProgram('ps', ['-o', 'state=,lstart=', '-p', String(pid)], { timeoutMs: 5_000 })
-    return asked.ok && !asked.stdout.trim().startsWith('Z') ? asked.stdout.trim().slice(2) : undefined
+    const ran = await runProgram('ps', ['-o', 'state=,lstart=', '-p', String(pid)], { timeoutMs: 5_000 })
+    return ran.ok && !ran.stdout.trim().startsWith('Z') ? ran.stdout.trim().slice(2) : undefined
   }
   const text = await readFile(`/proc/${pid}/stat`, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT' || error.code === 'ESRCH') return ''

@@ -124,16 +124,16 @@ async function acquirePermit({ clock, limiter, signal }: ModelCall, waitMs: numb
 const waitMaxMs = 2_147_483_647
 
 // Fits on a card with room to spare; a longer response is a malfunction of the model.
-const answerMaxChars = 200_000
+const responseMaxChars = 200_000
 const callsMax = 100
 
 /** One try. Returns errors as values, because only the caller knows whether it was aborted. */
 async function tryOnce(
   model: Model,
   request: ModelRequest,
-  asking: ModelCall,
+  call: ModelCall,
 ): Promise<{ readonly answer: ModelResponse } | { readonly error: unknown }> {
-  const { clock, timeouts: times, signal } = asking
+  const { clock, timeouts: times, signal } = call
   const stop = linkAbort(signal)
   const settled = new AbortController()
   const stopped = aborted(stop.signal).then(() => ({ error: stop.signal.reason as unknown }))
@@ -158,7 +158,7 @@ async function tryOnce(
 
   const watching = watch()
   try {
-    const reading = read(model.stream(request, stop.signal), asking, alive)
+    const reading = read(model.stream(request, stop.signal), call, alive)
     // A provider that ignores the signal is abandoned.
     return await Promise.race([
       reading.then(
@@ -175,7 +175,7 @@ async function tryOnce(
   }
 }
 
-async function read(parts: AsyncIterable<ModelPart>, asking: ModelCall, alive: () => void): Promise<ModelResponse> {
+async function read(parts: AsyncIterable<ModelPart>, call: ModelCall, alive: () => void): Promise<ModelResponse> {
   let text = ''
   let thought = ''
   let inputChars = 0
@@ -184,7 +184,7 @@ async function read(parts: AsyncIterable<ModelPart>, asking: ModelCall, alive: (
   let usage: TokenUsage | undefined
   for await (const part of parts) {
     alive()
-    asking.onPart?.(part)
+    call.onPart?.(part)
     switch (part.kind) {
       case 'text':
         text += part.text
@@ -203,8 +203,8 @@ async function read(parts: AsyncIterable<ModelPart>, asking: ModelCall, alive: (
         usage = part.usage
         break
     }
-    if (text.length + thought.length + inputChars > answerMaxChars || calls.length > callsMax) {
-      return { text: text.slice(0, answerMaxChars), thought, calls: calls.slice(0, callsMax), finish: 'length', usage }
+    if (text.length + thought.length + inputChars > responseMaxChars || calls.length > callsMax) {
+      return { text: text.slice(0, responseMaxChars), thought, calls: calls.slice(0, callsMax), finish: 'length', usage }
     }
   }
   if (finish === undefined)

@@ -1,7 +1,7 @@
 /**
  * Starts the cleaner: a process that kills the processes of a worker's turns if the worker and its guardian are killed together. It
- * waits until the worker has ended, gives the guardian time to act, and then kills every process that still has a token of this
- * worker. It stops them first, so that none can start a child in between. It is a shell script to save memory, because it does nothing but wait while the worker runs.
+ * waits until the worker has ended, gives the guardian time to act, and then stops and kills every process that still has a token of
+ * this worker. It is a shell script, because it only waits while the worker runs and should use little memory.
  */
 import { spawn, type ChildProcess } from 'node:child_process'
 import { existsSync } from 'node:fs'

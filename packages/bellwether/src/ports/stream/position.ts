@@ -1,8 +1,7 @@
 /**
- * Finds the relay's position on the NATS server. The last stored event carries its cursor. A second stream with one message
- * holds {created, seq, cursor} after each batch, for two cases: the last event has expired, or commands (which are not
- * stored) came after it. The saved position counts only for the stream it was written for. Saving is best effort: with an
- * older position the relay sends some commands again.
+ * Finds the relay's position on the NATS server: the cursor of the last stored event, or the position that a second stream holds after
+ * each batch, if the last event has expired or commands (which are not stored) came after it. Saving is best effort: with an older
+ * position the relay sends some commands again.
  */
 import type { JetStreamClient, JetStreamManager, StreamInfo } from '@nats-io/jetstream'
 import { JetStreamApiError, RetentionPolicy, StorageType } from '@nats-io/jetstream'

@@ -48,7 +48,7 @@ const lockMaxBytes = 65_536
 const referenceLock = 'task-board.lock'
 const resource = 'tasks.jsonl'
 const pattern = /^tasks\.(\d{1,15})\.(lock|free|void)$/
-// Short, because a lock is lease for one write; growing, because many may wait.
+// Short, because a lock is held for one write only; growing, because many may wait.
 const polls = { mode: 'exponential', baseMs: 2, multiplier: 1.5, maxMs: 25, jitterPct: 0 } as const
 // A write that starts in the last part of a lease could end after it.
 const leaseUsedPart = 0.8
