@@ -193,7 +193,10 @@ async function broker(servers: string) {
     const { hostname, port } = new URL(server.includes('://') ? server : `nats://${server}`)
     if (await isReachable(hostname, Number(port || 4222))) return good(hostname)
   }
-  return bad('no NATS server accepts connections', 'start nats-server, or remove [nats] url to use PostgreSQL as the bell')
+  return bad(
+    'no NATS server accepts connections',
+    'start nats-server, or remove [nats] url to use PostgreSQL as the bell',
+  )
 }
 
 async function port(host: string, wanted: number) {

@@ -1,6 +1,6 @@
 /** The model executor against a provider that speaks HTTP with real streams and misbehaves: the real client code runs. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { ModelTimeouts } from '../../src/ports/model/ask.js'
+import type { ModelTimeouts } from '../../src/ports/model/call-model.js'
 import { openFakeProvider, type FakeProvider } from '../support/agents/fake-openai.js'
 import { kernelPerFile } from '../support/kernel.js'
 import { until } from '../support/until.js'

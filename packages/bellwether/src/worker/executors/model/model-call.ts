@@ -3,7 +3,7 @@
  * reservation id (step, epoch, try), so that a repetition after a crash makes a new reservation.
  */
 import { defined, type Clock, type Log, type Random } from '@bellwether/base'
-import { callModel, type ModelCallResult, type ModelTimeouts } from '../../../ports/model/ask.js'
+import { callModel, type ModelCallResult, type ModelTimeouts } from '../../../ports/model/call-model.js'
 import type { Limiter } from '../../../ports/model/limiter.js'
 import type { Model, ModelRequest, ModelPart } from '../../../ports/model/model.js'
 import { promptTokens } from '../../../ports/model/tokens.js'

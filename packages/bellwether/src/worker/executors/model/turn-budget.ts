@@ -4,7 +4,7 @@
  */
 import type { Clock } from '@bellwether/base'
 import type { BudgetLeft } from '../../../kernel/verbs/budgets/budgets.js'
-import type { Charge } from '../../../ports/model/ask.js'
+import type { Charge } from '../../../ports/model/call-model.js'
 import type { TokenUsage } from '../../../ports/model/model.js'
 import type { TurnContext } from '../../agent.js'
 import type { Prices } from './spec.js'

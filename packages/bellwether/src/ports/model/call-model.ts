@@ -204,7 +204,13 @@ async function read(parts: AsyncIterable<ModelPart>, call: ModelCall, alive: () 
         break
     }
     if (text.length + thought.length + inputChars > responseMaxChars || calls.length > callsMax) {
-      return { text: text.slice(0, responseMaxChars), thought, calls: calls.slice(0, callsMax), finish: 'length', usage }
+      return {
+        text: text.slice(0, responseMaxChars),
+        thought,
+        calls: calls.slice(0, callsMax),
+        finish: 'length',
+        usage,
+      }
     }
   }
   if (finish === undefined)
