@@ -114,7 +114,7 @@ async function policies(root: string) {
     present.length === 0 ? 'defaults' : present.join(', '),
     `recovery    ${recovery.recoveryChain.join(' → ')}; ${recovery.default.maxAttempts} attempts, ${recovery.default.cooldownSec} s apart`,
     `budget      ${limit(maxTaskTokens, 'tokens')}, ${limit(maxTaskCostUsd, 'US dollars')}, ${limit(maxTaskWallTimeSec, 'seconds')}, ${limit(maxTaskRetries, 'runs')} per task; then ${onExceeded ?? 'the degrade policy'}${ownOf(budget.agents)}`,
-    `acceptance  ${acceptance.default.minEvidence} evidence, ${acceptance.default.commands.length} verify commands${ownOf(acceptance.roles)}`,
+    `acceptance  ${acceptance.default.minEvidence} piece(s) of evidence, ${acceptance.default.commands.length} verify commands${ownOf(acceptance.roles)}`,
     `knowledge   ${knowledge.enabled ? `${knowledge.maxItems} hints` : 'off'}`,
     `agents      ${agentNames.length === 0 ? 'every agent may take every task' : agentNames.join(', ')}`,
     `timeouts    routing ${routing / 1_000} s, local state ${state / 1_000} s, message ${message / 1_000} s, synthesis ${synthesis / 1_000} s; ${calls.retry.maxAttempts} tries`,
