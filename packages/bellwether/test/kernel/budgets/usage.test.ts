@@ -1,10 +1,10 @@
 /** What turns use (H7.6): usage by kind while a step runs, one purse for a turn and its children, working time without people. */
 import { expect, it } from 'vitest'
-import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
-import { kernelPerFile, project } from '../support/kernel.js'
-import { budgetOf, deliverAll, forkFrom, join, reuse, wrongSums } from '../support/forks.js'
-import { eventsOf, turnRow } from '../support/kernel-rows.js'
-import { guardOn, pass } from '../support/watchdog.js'
+import type { ClaimedTurn } from '../../../src/kernel/verbs/turn/claim.js'
+import { kernelPerFile, project } from '../../support/kernel.js'
+import { budgetOf, deliverAll, forkFrom, join, reuse, wrongSums } from '../../support/forks.js'
+import { eventsOf, turnRow } from '../../support/kernel-rows.js'
+import { guardOn, pass } from '../../support/watchdog.js'
 
 const t = kernelPerFile()
 

@@ -1,9 +1,9 @@
 /** How batches end early: a failed task, fail_fast, the deadline, a parent that is stopped or reaped. */
 import { expect, it } from 'vitest'
-import { kernelPerFile, project } from '../support/kernel.js'
-import { batchOf, deliverAll, forkFrom, forkResult, join, receiptsOf, reuse } from '../support/forks.js'
-import { headOf, turnRow } from '../support/kernel-rows.js'
-import { guardOn, pass } from '../support/watchdog.js'
+import { kernelPerFile, project } from '../../support/kernel.js'
+import { batchOf, deliverAll, forkFrom, forkResult, join, receiptsOf, reuse } from '../../support/forks.js'
+import { headOf, turnRow } from '../../support/kernel-rows.js'
+import { guardOn, pass } from '../../support/watchdog.js'
 
 const t = kernelPerFile()
 

@@ -1,14 +1,14 @@
 /** Budgets (hazard 18): reserve, commit, release; escrow for children; every ending settles them in its own transaction. */
 import { expect, it } from 'vitest'
-import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
-import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
-import { reclaim } from '../../src/kernel/verbs/watchdog/watchdog.js'
-import { openDatabase } from '../../src/ports/database/pool.js'
-import { kernelPerFile, project, target } from '../support/kernel.js'
-import { batchOf, budgetOf, deliverAll, forkFrom, join, reuse, wrongSums } from '../support/forks.js'
-import { turnRow } from '../support/kernel-rows.js'
-import { guardOn, intervalSeconds, pass, tasksOf } from '../support/watchdog.js'
-import { silentBell } from '../support/silent-bell.js'
+import type { ClaimedTurn } from '../../../src/kernel/verbs/turn/claim.js'
+import { openKernel, type Kernel } from '../../../src/kernel/kernel.js'
+import { reclaim } from '../../../src/kernel/verbs/watchdog/watchdog.js'
+import { openDatabase } from '../../../src/ports/database/pool.js'
+import { kernelPerFile, project, target } from '../../support/kernel.js'
+import { batchOf, budgetOf, deliverAll, forkFrom, join, reuse, wrongSums } from '../../support/forks.js'
+import { turnRow } from '../../support/kernel-rows.js'
+import { guardOn, intervalSeconds, pass, tasksOf } from '../../support/watchdog.js'
+import { silentBell } from '../../support/silent-bell.js'
 
 const t = kernelPerFile()
 

@@ -1,11 +1,11 @@
 /** Fork-join (hazard 17): a batch is created with the wait that it answers and ends with one answer, whichever process dies. */
 import { expect, it } from 'vitest'
-import { dispatchTasks } from '../../src/kernel/verbs/batches/dispatch_tasks.js'
-import { prune } from '../../src/kernel/verbs/watchdog/watchdog.js'
-import { openJoiner } from '../../src/pmo/batches.js'
-import { kernelPerFile, project, target } from '../support/kernel.js'
-import { batchOf, deliverAll, forkFrom, forkResult, join, receiptsOf, reuse } from '../support/forks.js'
-import { headOf } from '../support/kernel-rows.js'
+import { dispatchTasks } from '../../../src/kernel/verbs/batches/dispatch_tasks.js'
+import { prune } from '../../../src/kernel/verbs/watchdog/watchdog.js'
+import { openJoiner } from '../../../src/pmo/batches.js'
+import { kernelPerFile, project, target } from '../../support/kernel.js'
+import { batchOf, deliverAll, forkFrom, forkResult, join, receiptsOf, reuse } from '../../support/forks.js'
+import { headOf } from '../../support/kernel-rows.js'
 
 const t = kernelPerFile()
 
