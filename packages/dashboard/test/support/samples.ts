@@ -145,6 +145,8 @@ export const childOf = (more: Partial<ChildTurn> = {}): ChildTurn => ({
 export const fileOf = (more: Partial<TurnFile> = {}): TurnFile => ({
   path: '/a',
   how: 'claimed',
+  certainty: 'claimed',
+  other_turns: [],
   kind: 'file',
   view: null,
   source_id: null,

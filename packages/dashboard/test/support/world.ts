@@ -275,7 +275,14 @@ function detailOf(turn: Turn, at: At, say: Say): TurnDetail {
     files: [
       sample.fileOf({ path: say('/src/login.test.ts'), size: 2_048, integrity_suspect: false }),
       sample.fileOf({ path: '/docs/report.md', found: false }),
-      sample.fileOf({ path: '/src/login.ts', how: 'changed', size: 2_048, integrity_suspect: true }),
+      sample.fileOf({
+        path: '/src/login.ts',
+        how: 'changed',
+        certainty: 'several_turns',
+        other_turns: [turnId(9)],
+        size: 2_048,
+        integrity_suspect: true,
+      }),
     ],
     files_truncated: false,
     usage: {

@@ -145,7 +145,13 @@ const turnFile = z.object({
   path: z.string(),
   how: z
     .enum(['claimed', 'changed'])
-    .describe('the deliverable names the file, or a view saw it change while the turn ran, perhaps by another process'),
+    .describe('the deliverable names the file, or a view saw it change while the turn ran'),
+  certainty: z
+    .enum(['claimed_and_seen', 'claimed', 'only_turn', 'several_turns'])
+    .describe(
+      'how certain it is that this turn changed the file: the deliverable names it and a view saw it change during the turn; only the deliverable names it; no other turn of the project ran when it changed; other turns ran, too. People and other programs may also change files.',
+    ),
+  other_turns: list(z.string()).describe('turns of the project that ran when the file changed, at most 10'),
   kind: z.literal('file'),
   view: z.string().nullable(),
   source_id: z.string().nullable(),

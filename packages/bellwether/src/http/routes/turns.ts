@@ -5,6 +5,7 @@ import { Retryable, Terminal } from '@bellwether/protocol'
 import type { TurnRow, TurnTrail } from '@bellwether/protocol/http'
 import { readChildTurns, readTurnCards, readTurnDetail } from '../../kernel/reads/turn-detail.js'
 import { listTurns, readTurn } from '../../kernel/reads/turns.js'
+import { readTurnsDuring } from '../../kernel/reads/turns-during.js'
 import type { Fusion } from '../../view/fusion.js'
 import { linkClient, notFound, type Api, type KernelParts } from '../api.js'
 import type { Grant } from '../auth.js'
@@ -68,9 +69,22 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
     const { budget, ...trail } = await readTurnDetail(kernel.db, turn.agent_turn_id)
     const children = await readChildTurns(kernel.db, turn.agent_turn_id)
     const cards = await readTurnCards(kernel.db, turn, trail)
-    const files = filesOf(trail.deliverable?.content, spanOf(turn, clock.wallMs()), parts.fusion, (view) =>
-      grant.may(view),
-    )
+    const nowMs = clock.wallMs()
+    const files = await filesOf({
+      deliverable: trail.deliverable?.content,
+      span: spanOf(turn, nowMs),
+      fusion: parts.fusion,
+      reaches: (view) => grant.may(view),
+      async otherTurns({ from, to }) {
+        const rows = await readTurnsDuring(kernel.db, turn.project_id, new Date(from * 1_000), new Date(to * 1_000))
+        // A parent is suspended while its child runs.
+        const own = new Set([turn.agent_turn_id, trail.parent?.agent_turn_id])
+        return rows.flatMap((row) => {
+          const span = own.has(row.agent_turn_id) ? undefined : spanOf(row, nowMs)
+          return span === undefined ? [] : [{ agentTurnId: row.agent_turn_id, ...span }]
+        })
+      },
+    })
     return {
       ...turn,
       ...trail,
@@ -143,7 +157,10 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
 }
 
 /** When the turn ran; undefined if it never started. */
-function spanOf({ started_at: from, ended_at: to }: TurnRow, nowMs: number): Span | undefined {
+function spanOf(
+  { started_at: from, ended_at: to }: Pick<TurnRow, 'started_at' | 'ended_at'>,
+  nowMs: number,
+): Span | undefined {
   const seconds = (at: string | Date) => new Date(at).getTime() / 1_000
   return from === null ? undefined : { from: seconds(from), to: to === null ? nowMs / 1_000 : seconds(to) }
 }

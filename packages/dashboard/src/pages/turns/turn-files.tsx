@@ -14,7 +14,7 @@ export function TurnFiles({ files, isCut }: { readonly files: readonly TurnFile[
   return (
     <div className="max-h-72 overflow-auto px-3 py-2" tabIndex={0} role="group" aria-label="Files of this turn">
       <List title="Named in the deliverable" files={claimed} />
-      <List title="Changed while it ran (by this turn or others)" files={changed} />
+      <List title="Changed while it ran" files={changed} />
       {isCut && <p className="label pt-1">More exist.</p>}
     </div>
   )
@@ -34,6 +34,11 @@ function List({ title, files }: { readonly title: string; readonly files: readon
             {file.found === false && (
               <Chip tone="bad" title="The deliverable names this file, but it is not on disk.">
                 missing
+              </Chip>
+            )}
+            {file.certainty === 'several_turns' && (
+              <Chip tone="wait" title="Other turns ran when this file changed. One of them may have changed it.">
+                {plural(file.other_turns.length, 'other turn', 'other turns')}
               </Chip>
             )}
             {file.integrity_suspect === true && (
