@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { kernelPerFile, project, target } from '../support/kernel.js'
 import { eventsOf, headOf, inboxRow, turnRow } from '../support/kernel-rows.js'
 import { deliverTurn, enqueueTurn, grepCalls, reportSuccess, suspendedTurn } from '../support/kernel-turns.js'
-import { testWorker } from '../support/worker.js'
+import { runTurns, testWorker } from '../support/worker.js'
 import { openDatabase } from '../../src/ports/database/pool.js'
 
 const t = kernelPerFile()
@@ -29,6 +29,18 @@ it('[T3.2a] a claim moves dispatched to running under its fence and leaves no lo
   expect(await headOf(t, 'b1')).toMatchObject({ status: 'running', active_agent_turn_id: agentTurnId, turn_epoch: 1 })
   expect(await inboxRow(t, inboxId)).toMatchObject({ status: 'processing', claimed_by: 'worker-9' })
   await t.one("select from state.agent_state_head where agent_id = 'b1' for update nowait")
+})
+
+it('[T3.2a] while an agent works, no transaction of its worker holds a lock on its head or its inbox row', async () => {
+  await t.agents('m1')
+  const { inboxId } = await enqueueTurn(t, 'm1')
+  const worker = testWorker(t, () => async () => {
+    await t.one("select from state.agent_state_head where agent_id = 'm1' for update nowait")
+    await t.one('select from state.agent_inbox where inbox_id = $1 for update nowait', inboxId)
+    return { deliver: { text: 'no lock' } }
+  })
+  await runTurns(worker)
+  expect(await inboxRow(t, inboxId)).toMatchObject({ outcome: 'success' })
 })
 
 it('[T3.2a] a worker takes only rows of its target, and no more than it requested', async () => {

@@ -1,20 +1,12 @@
 /**
  * Mutations that remove one guard of the view each, with the tests that must then fail. `npx tsx
- * --conditions=@bellwether/source packages/bellwether/bench/view-mutants.ts` applies them one by one to a copy.
+ * --conditions=@bellwether/source packages/bellwether/bench/mutants.ts` applies them one by one to a copy.
  */
-export interface ViewMutation {
-  readonly name: string
-  /** Relative to src. */
-  readonly file: string
-  readonly from: string
-  readonly to: string
-  /** One of these must fail. */
-  readonly tests: readonly string[]
-}
+import type { Mutation } from '../support/mutants.js'
 
 const consistency = ['test/view/consistency.test.ts', 'test/view/model.test.ts']
 
-export const viewMutations: readonly ViewMutation[] = [
+export const viewMutations: readonly Mutation[] = [
   {
     name: 'the tombstone rule is removed',
     file: 'view/arbitration/arbiter.ts',

@@ -1,15 +1,35 @@
 /**
- * Applies mutations of the view to a copy of the sources and runs the tests that must detect them. It removes the copy afterwards
- * and never changes the sources. bench/view-mutants.ts runs all mutations, mutations.test.ts a few per day.
+ * Applies mutations of the product to a copy of the sources and runs the tests that must detect them. It removes the copy afterwards
+ * and never changes the sources. bench/mutants.ts runs all mutations; the tests `mutations` of view and board run one per day each.
  */
 import { spawnSync } from 'node:child_process'
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import type { ViewMutation } from './mutations.js'
+import { systemClock } from '@bellwether/base'
+import { thorough } from './thorough.js'
+
+/** Removes one guard. */
+export interface Mutation {
+  readonly name: string
+  /** Relative to src. */
+  readonly file: string
+  readonly from: string
+  readonly to: string
+  /** One of these must fail. They need no database. */
+  readonly tests: readonly string[]
+}
+
+/** One mutation, another each day; in `npm run thorough` all of them. */
+export function sampleOf(mutations: readonly Mutation[]): readonly Mutation[] {
+  const today = Math.floor(systemClock.wallMs() / 86_400_000)
+  return mutations.filter((_, index) => thorough || index === today % mutations.length)
+}
+
+export const sourceOf = (file: string) => new URL(`../../src/${file}`, import.meta.url)
 
 const packageFolder = fileURLToPath(new URL('../..', import.meta.url))
 // Inside the package, so that the copy resolves the same dependencies.
-const folder = `${packageFolder}.mutants/view-${process.pid}`
+const folder = `${packageFolder}.mutants/tests-${process.pid}`
 const oneMaxMs = 180_000
 
 const config = `
@@ -25,7 +45,7 @@ interface Report {
 }
 
 /** The titles of the tests that fail. */
-function failedBy({ file, from, to, tests }: ViewMutation): readonly string[] {
+function failedBy({ file, from, to, tests }: Mutation): readonly string[] {
   const at = `${folder}/src/${file}`
   const whole = readFileSync(at, 'utf8')
   writeFileSync(at, whole.replace(from, to))
@@ -68,12 +88,12 @@ function ownEnvironment(): NodeJS.ProcessEnv {
 
 /** Calls `onResult` for each mutation, with the titles of the tests that failed. */
 export function runMutations(
-  mutations: readonly ViewMutation[],
-  onResult: (mutation: ViewMutation, failed: readonly string[]) => void,
+  mutations: readonly Mutation[],
+  onResult: (mutation: Mutation, failed: readonly string[]) => void,
 ): void {
   mkdirSync(folder, { recursive: true })
   try {
-    for (const part of ['src', 'test/view', 'test/support', 'package.json'])
+    for (const part of ['src', 'test/board', 'test/view', 'test/cli', 'test/support', 'package.json'])
       cpSync(`${packageFolder}${part}`, `${folder}/${part}`, { recursive: true })
     writeFileSync(`${folder}/mutants.config.ts`, config)
     for (const mutation of mutations) onResult(mutation, failedBy(mutation))
