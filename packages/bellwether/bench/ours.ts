@@ -97,16 +97,14 @@ export async function ours(databaseUrl: string, ledger: Ledger, agents = fleetSi
       worker = { running, stop }
     },
     stopWorker,
-    // Each count has an index of its own; asked as one, history would be read through while it is being measured.
+    // The queue lists the turns that wait, the heads those that were claimed.
     unfinished: () =>
-      count(
-        `select sum(n) as count from (values ${['queued', 'pending', 'processing']
-          .map((status) => `((select count(*) from state.agent_inbox where status = '${status}'))`)
-          .join(', ')}) x (n)`,
-      ),
+      count(`select (select count(*) from state.queue)
+        + (select count(*) from state.agent_state_head where awake and status <> 'idle') as count`),
     async settle() {
       for (const table of [
         'state.agent_inbox',
+        'state.queue',
         'state.agent_state_head',
         'state.outbox',
         'cards.cards',

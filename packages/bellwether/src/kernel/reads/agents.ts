@@ -12,7 +12,7 @@ const select = (which: string) => `select a.agent_id, a.profile_id, a.worker_tar
       'current_tool', h.current_tool, 'waiting_tool_count', h.waiting_tool_count, 'resume_deadline', h.resume_deadline,
       'turn_deadline', h.turn_deadline, 'leased_at', h.leased_at, 'updated_at', h.updated_at,
       'output_box_id', h.output_box_id) end as state,
-    (select count(*)::int from (select from state.agent_inbox q
+    (select count(*)::int from (select from state.queue q
       where q.project_id = a.project_id and q.agent_id = a.agent_id and q.status = 'queued'
       limit ${queuedMax}) q) as queued,
     (select jsonb_build_object('agent_turn_id', c.metadata ->> 'agent_turn_id', 'outcome', c.metadata ->> 'status',

@@ -51,12 +51,18 @@ export async function readGauges(db: Queryable): Promise<Gauges> {
   const [inbox, heads, workers, withoutWorkers, [rest], vacuum] = await Promise.all([
     db.query<Gauges['inbox'][number]>({
       name: 'bw_gauge_inbox',
-      // One query per status, each on its own partial index: for one combined query the planner would scan the history.
-      text: ['queued', 'pending', 'processing']
+      // The queue lists the rows that wait; the heads list the turns that were claimed.
+      text: Object.entries({
+        queued: "select created_at from state.queue where status = 'queued'",
+        pending: "select created_at from state.queue where status = 'pending'",
+        processing: `select i.created_at from state.agent_state_head h
+          cross join lateral state.turn_row(h.active_agent_turn_id) i
+          where h.awake and h.status in ('running', 'suspended') and i.status = 'processing'`,
+      })
         .map(
-          (status) => `select '${status}' as status, count(*)::int as rows,
+          ([status, rows]) => `select '${status}' as status, count(*)::int as rows,
             coalesce(extract(epoch from state.now() - min(created_at)), 0)::double precision as age_seconds
-            from (select created_at from state.agent_inbox where status = '${status}' limit ${depthMax}) i`,
+            from (${rows} limit ${depthMax}) i`,
         )
         .join(' union all '),
     }),

@@ -46,9 +46,9 @@ function paged(turns: readonly TurnRow[], limit: number): TurnPage {
 
 const queuedTurns = {
   name: 'bw_turns_queued',
-  text: `select t.* from state.agent_inbox i cross join lateral (select * from state.turns t
-      where t.agent_turn_id = i.agent_turn_id) t
-    where i.project_id = $1 and i.status = 'queued' and ($2::text is null or i.agent_id = $2) and i.agent_turn_id < $3
+  text: `select t.* from state.queue q cross join lateral state.inbox_row(q.inbox_id) i
+    cross join lateral (select * from state.turns t where t.agent_turn_id = i.agent_turn_id) t
+    where q.project_id = $1 and q.status = 'queued' and ($2::text is null or q.agent_id = $2) and i.agent_turn_id < $3
     order by i.agent_turn_id desc limit $4`,
 }
 

@@ -142,10 +142,10 @@ export async function targetsOf(db: Queryable, workerPrefix: string, limit: numb
 export async function runsTurns(db: Queryable, workerId: string): Promise<boolean> {
   const rows = await db.query({
     name: 'bw_runs_turns',
-    text: `select from state.workers w join state.agent_inbox i on i.worker_target = w.worker_target
-        and i.status = 'processing' and i.claimed_by = w.worker_id
-      cross join lateral state.head(i.project_id, i.agent_id) h
-      where w.worker_id = $1 and h.active_agent_turn_id = i.agent_turn_id and h.status = 'running' limit 1`,
+    text: `select from state.workers w
+      join state.agent_state_head h on h.awake and h.worker_target = w.worker_target and h.status = 'running'
+      cross join lateral state.turn_row(h.active_agent_turn_id) i
+      where w.worker_id = $1 and i.status = 'processing' and i.claimed_by = w.worker_id limit 1`,
     values: [workerId],
   })
   return rows.length > 0

@@ -48,7 +48,7 @@ begin
   join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
     and h.worker_target <> x.worker_target
   where i.inbox_id in (
-    select q.inbox_id from state.agent_inbox q where q.project_id = x.project_id and q.agent_id = x.agent_id
+    select q.inbox_id from state.queue q where q.project_id = x.project_id and q.agent_id = x.agent_id
       and q.status = 'queued'
     union all
     select q.inbox_id from state.agent_inbox q where q.agent_turn_id = h.active_agent_turn_id

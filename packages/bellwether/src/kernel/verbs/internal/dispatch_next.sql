@@ -12,17 +12,18 @@ begin
     select q.* from unnest(p_projects, p_agents) as a (project_id, agent_id)
     cross join lateral state.head(a.project_id, a.agent_id) h
     cross join lateral (
-      select i.project_id, i.agent_id, i.inbox_id, i.agent_turn_id, i.channel_id, i.recursion_depth, i.parent_step_id,
-        i.traceparent, i.payload, i.created_at
-      from state.agent_inbox i
-      where i.project_id = h.project_id and i.agent_id = h.agent_id and i.status = 'queued'
-        and i.created_at >= coalesce(h.queued_since, '-infinity') and i.agent_turn_id is not null
-      order by i.created_at, i.inbox_id limit 1
+      select q.ctid as queue_tid, i.project_id, i.agent_id, i.inbox_id, i.agent_turn_id, i.channel_id,
+        i.recursion_depth, i.parent_step_id, i.traceparent, i.payload, i.created_at
+      from state.queue q cross join lateral state.inbox_row(q.inbox_id) i
+      where q.project_id = h.project_id and q.agent_id = h.agent_id and q.status = 'queued'
+        and q.created_at >= coalesce(h.queued_since, '-infinity') and i.agent_turn_id is not null
+        and i.status = 'queued'
+      order by q.created_at, q.inbox_id limit 1
     ) q
   ), chosen as materialized (
     select distinct on (coalesce(b.box_id, h.project_id || '/' || h.agent_id))
-      h.project_id, h.agent_id, h.turn_epoch + 1 as epoch, q.inbox_id, q.agent_turn_id, q.channel_id, q.recursion_depth,
-        q.parent_step_id, q.created_at,
+      h.project_id, h.agent_id, h.turn_epoch + 1 as epoch, q.queue_tid, q.inbox_id, q.agent_turn_id, q.channel_id,
+        q.recursion_depth, q.parent_step_id, q.created_at,
       q.traceparent, q.payload ->> 'context_box_id' as context_box_id, b.box_id, q.payload ? 'budget_id' as holds
     from queued q
     cross join lateral state.head(q.project_id, q.agent_id) h
@@ -35,6 +36,9 @@ begin
     -- The head's lock covers its queue: the chosen row is still queued.
     update state.agent_inbox i set status = 'pending', turn_epoch = c.epoch, pending_xid = pg_current_xact_id()
     from chosen c where i.inbox_id = c.inbox_id
+  ), listed as (
+    update state.queue q set status = 'pending', pending_xid = pg_current_xact_id()
+    from chosen c where q.ctid = c.queue_tid
   )
   select array_agg(row(c.project_id, c.agent_id, c.agent_turn_id, c.inbox_id, c.channel_id, c.recursion_depth,
     c.parent_step_id, c.traceparent, c.context_box_id, c.box_id, null, c.holds,

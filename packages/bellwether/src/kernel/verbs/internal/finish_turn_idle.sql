@@ -93,7 +93,7 @@ begin
 
   if exists (select from unnest(p_endings) e cross join lateral state.head(e.project_id, e.agent_id) h
     cross join lateral (
-      select from state.agent_inbox q where q.project_id = h.project_id and q.agent_id = h.agent_id
+      select from state.queue q where q.project_id = h.project_id and q.agent_id = h.agent_id
         and q.status = 'queued' and q.created_at >= coalesce(h.queued_since, '-infinity') limit 1) next)
   then
     return query select * from state.dispatch_next(

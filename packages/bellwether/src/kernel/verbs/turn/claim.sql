@@ -17,9 +17,9 @@ language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;
-  v_projects text[];
-  v_agents text[];
-  v_seen text[] := '{}';
+  v_seen text[];
+  v_queue_tids tid[];
+  v_head_tids tid[];
   v_others text[];
   v_taken int;
   v_max int := p_max;
@@ -34,9 +34,9 @@ begin
   -- Rare: the index is empty unless a worker died.
   if exists (select from state.agent_state_head h where h.worker_target = p_target and h.shared_deaths > 0) then
     select count(*), coalesce(max(h.shared_deaths), 0) into v_running, v_deaths
-    from state.agent_inbox i cross join lateral state.head(i.project_id, i.agent_id) h
-    where i.worker_target = p_target and i.status = 'processing' and i.claimed_by = p_worker
-      and h.active_agent_turn_id = i.agent_turn_id and h.status = 'running';
+    from state.agent_state_head h cross join lateral state.turn_row(h.active_agent_turn_id) i
+    where h.awake and h.worker_target = p_target and h.status = 'running' and i.status = 'processing'
+      and i.claimed_by = p_worker;
     v_slots := greatest(v_running + p_max, (select w.concurrency from state.workers w where w.worker_id = p_worker));
     v_max := least(p_max, state.slots_beside(v_slots, v_deaths) - v_running);
     if v_max <= 0 then
@@ -47,26 +47,26 @@ begin
   end if;
 
   select l.read_from, l.read_also into v_from, v_also from state.claim_position(p_target) l;
-  select array_agg(h.project_id), array_agg(h.agent_id), coalesce(array_agg(h.inbox_id), '{}'),
-    array_agg(h.shared_deaths) into v_projects, v_agents, v_seen, v_deaths_of from (
-    select h.project_id, h.agent_id, i.inbox_id, h.shared_deaths from (
+  select coalesce(array_agg(l.inbox_id), '{}'), array_agg(l.queue_tid), array_agg(l.head_tid), array_agg(l.shared_deaths)
+  into v_seen, v_queue_tids, v_head_tids, v_deaths_of from (
+    select q.inbox_id, q.tid as queue_tid, h.tid as head_tid, h.shared_deaths from (
       select * from (
-        select i.project_id, i.agent_id, i.inbox_id from state.agent_inbox i
-        where i.worker_target = p_target and i.status = 'pending' and i.pending_xid = any (v_also)
-        order by i.pending_xid, i.created_at, i.inbox_id) also
+        select q.project_id, q.agent_id, q.inbox_id, q.ctid as tid from state.queue q
+        where q.worker_target = p_target and q.status = 'pending' and q.pending_xid = any (v_also)
+        order by q.pending_xid, q.created_at, q.inbox_id) also
       union all
       select * from (
-        select i.project_id, i.agent_id, i.inbox_id from state.agent_inbox i
-        where i.worker_target = p_target and i.status = 'pending' and i.pending_xid >= v_from
-        order by i.pending_xid, i.created_at, i.inbox_id) later) i
+        select q.project_id, q.agent_id, q.inbox_id, q.ctid as tid from state.queue q
+        where q.worker_target = p_target and q.status = 'pending' and q.pending_xid >= v_from
+        order by q.pending_xid, q.created_at, q.inbox_id) later) q
     cross join lateral (
-      select h.project_id, h.agent_id, h.shared_deaths from state.agent_state_head h
-      where h.project_id = i.project_id and h.agent_id = i.agent_id
+      select h.ctid as tid, h.shared_deaths from state.agent_state_head h
+      where h.project_id = q.project_id and h.agent_id = q.agent_id
       order by h.epoch_group desc limit 1 for no key update skip locked) h
-    limit v_max) h;
+    limit v_max) l;
   v_now := state.now();
 
-  if v_slots is not null and v_agents is not null then
+  if v_slots is not null and v_seen <> '{}' then
     -- The oldest rows that fit together; later rows do not overtake a turn that waits for room.
     while v_fits < cardinality(v_seen) loop
       v_deaths := greatest(v_deaths, v_deaths_of[v_fits + 1]);
@@ -77,28 +77,30 @@ begin
       what := 'held_back';
       return next;
     end if;
-    v_projects := v_projects[:v_fits];
-    v_agents := nullif(v_agents[:v_fits], '{}');
     v_seen := v_seen[:v_fits];
-    if what = 'held_back' and v_agents is null then return; end if;
+    if what = 'held_back' and v_seen = '{}' then return; end if;
   end if;
 
-  if v_agents is not null then
-    -- Turns, the common case: one statement for the complete batch.
+  if v_seen <> '{}' then
+    -- Turns, the common case: one statement for the complete batch. The locked heads are where the lock found them, and
+    -- a head's lock covers the inbox rows of its agent. A queue row may be gone, and its place taken by another one.
     return query
     with rows as materialized (
-      select i.inbox_id, h.project_id, h.agent_id, h.status as head_status, h.profile_id, h.context_box_id,
-        h.output_box_id, h.turn_deadline, h.turn_epoch, h.active_channel_id, i.agent_turn_id, i.traceparent
-      from (select distinct u.project_id, u.agent_id from unnest(v_projects, v_agents) as u (project_id, agent_id)) a
-      cross join lateral state.head(a.project_id, a.agent_id) h
-      cross join lateral state.turn_row(h.active_agent_turn_id) i
-      where i.status = 'pending' and i.turn_epoch = h.turn_epoch and i.agent_id = h.agent_id
-        and i.project_id = h.project_id
+      select s.queue_tid, s.head_tid, i.tid as inbox_tid, i.inbox_id, h.project_id, h.agent_id,
+        h.status as head_status, h.profile_id, h.context_box_id, h.output_box_id, h.turn_deadline, h.turn_epoch,
+        h.active_channel_id, i.agent_turn_id, i.traceparent
+      from unnest(v_seen, v_queue_tids, v_head_tids) with ordinality as s (inbox_id, queue_tid, head_tid, ord)
+      cross join lateral (select * from state.agent_state_head h where h.ctid = s.head_tid offset 0) h
+      cross join lateral (select i.ctid as tid, i.* from state.agent_inbox i where i.inbox_id = s.inbox_id offset 0) i
+      where i.status = 'pending' and i.agent_turn_id = h.active_agent_turn_id and i.turn_epoch = h.turn_epoch
+        and i.agent_id = h.agent_id and i.project_id = h.project_id and i.message_type in ('turn', 'ui_action')
         and h.status in ('dispatched', 'running')
-      order by i.created_at, i.inbox_id
+      order by s.ord
     ), started as (
       update state.agent_state_head h set status = 'running', updated_at = v_now, activity = null, current_tool = null
-      from rows r cross join lateral state.head_ctid(r.project_id, r.agent_id) as at (tid) where h.ctid = at.tid
+      from rows r where h.ctid = r.head_tid
+    ), taken as (
+      delete from state.queue q using rows r where q.ctid = r.queue_tid and q.inbox_id = r.inbox_id
     ), announced as (
       insert into state.outbox (project_id, channel_id, agent_id, kind, status, agent_turn_id, turn_epoch, traceparent,
         created_at)
@@ -106,8 +108,8 @@ begin
       from rows
     )
     update state.agent_inbox i set status = 'processing', claimed_by = p_worker, processed_at = v_now,
-      started_at = coalesce(i.started_at, v_now)
-    from rows r where i.inbox_id = r.inbox_id
+      started_at = coalesce(i.started_at, v_now), in_queue = false, pending_xid = null
+    from rows r where i.ctid = r.inbox_tid
     returning 'turn', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.inbox_id, i.worker_target,
       i.channel_id, i.message_type, i.payload, i.deaths, i.recursion_depth, i.traceparent, i.correlation_id,
       r.profile_id, r.context_box_id, r.output_box_id, r.turn_deadline,
@@ -115,8 +117,11 @@ begin
 
     get diagnostics v_taken = row_count;
 
-    -- All other pending rows of these agents.
+    -- The other rows.
     if v_taken < cardinality(v_seen) then
+      delete from state.queue q using unnest(v_seen, v_queue_tids) as s (inbox_id, tid)
+      where q.ctid = s.tid and q.inbox_id = s.inbox_id
+        and not exists (select from state.inbox_row(s.inbox_id) i where i.in_queue);
       v_others := array(
         select i.inbox_id from unnest(v_seen) s (inbox_id) cross join lateral state.inbox_row(s.inbox_id) i
         where i.status = 'pending');
@@ -135,9 +140,9 @@ begin
   end if;
 
   if state.save_claim_position(p_target, v_from, v_also) and what is distinct from 'held_back' and exists (
-    select from state.agent_inbox i cross join lateral state.head(i.project_id, i.agent_id) h
-    where i.worker_target = p_target and i.status = 'pending'
-      and (i.pending_xid = any (v_also) or i.pending_xid >= v_from))
+    select from state.queue q cross join lateral state.head(q.project_id, q.agent_id) h
+    where q.worker_target = p_target and q.status = 'pending'
+      and (q.pending_xid = any (v_also) or q.pending_xid >= v_from))
   then
     what := 'again';
     return next;

@@ -51,7 +51,7 @@ begin
         and case when b.output_box_id is not distinct from h.home_box_id
           then not exists (select from state.borrowed_boxes o where o.box_id = b.output_box_id offset 0)
           else state.may_borrow_box(b.output_box_id) end
-        and not exists (select from state.agent_inbox q
+        and not exists (select from state.queue q
           where q.project_id = x.project_id and q.agent_id = x.agent_id and q.status = 'queued'
             and q.created_at >= coalesce(h.queued_since, '-infinity') offset 0) as lease,
       h.queued_since > v_now as set_back
@@ -74,11 +74,17 @@ begin
   ), put as (
     insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
       turn_epoch, correlation_id, agent_turn_id, recursion_depth, traceparent, parent_step_id, source_agent_id,
-      source_agent_turn_id, source_step_id, payload, created_at)
+      source_agent_turn_id, source_step_id, payload, created_at, in_queue, pending_xid)
     select inbox_id, project_id, agent_id, worker_target, coalesce(channel_id, 'public'), 'turn',
       case when lease then 'pending' else 'queued' end,
       case when lease then epoch end, correlation_id, agent_turn_id, coalesce(recursion_depth, 0), traceparent,
-      parent_step_id, source_agent_id, source_agent_turn_id, source_step_id, coalesce(payload, '{}'), v_now
+      parent_step_id, source_agent_id, source_agent_turn_id, source_step_id, coalesce(payload, '{}'), v_now,
+      true, case when lease then pg_current_xact_id() end
+    from items
+  ), listed as (
+    insert into state.queue (project_id, agent_id, worker_target, status, pending_xid, created_at, inbox_id)
+    select project_id, agent_id, worker_target, case when lease then 'pending' else 'queued' end,
+      case when lease then pg_current_xact_id() end, v_now, inbox_id
     from items
   )
   select array_agg(row('enqueued', project_id, agent_id, agent_turn_id, null, inbox_id, null, channel_id,

@@ -31,16 +31,20 @@ begin
     where v.agent_turn_id = h.active_agent_turn_id and v.kind = 'dispatched_retry'
       and v.turn_epoch = h.turn_epoch offset 0);
 
+  with restored as (
   insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
-    agent_turn_id, turn_epoch, recursion_depth, parent_step_id, payload, created_at)
+    agent_turn_id, turn_epoch, recursion_depth, parent_step_id, payload, created_at, in_queue, pending_xid)
   select h.active_agent_turn_id, h.project_id, h.agent_id, h.worker_target, h.active_channel_id, 'turn', 'pending',
     h.active_agent_turn_id, h.turn_epoch, h.active_recursion_depth, h.parent_step_id,
-    jsonb_build_object('context_box_id', h.context_box_id), v_now
+    jsonb_build_object('context_box_id', h.context_box_id), v_now, true, pg_current_xact_id()
   from unnest(v_projects, v_agents) as a (project_id, agent_id)
   join state.agent_state_head h on h.project_id = a.project_id and h.agent_id = a.agent_id
   where not exists (select from state.agent_inbox i where i.agent_turn_id = h.active_agent_turn_id
     and i.message_type in ('turn', 'ui_action') offset 0)
-  on conflict do nothing;
+  on conflict do nothing
+  returning *)
+  insert into state.queue (project_id, agent_id, worker_target, status, pending_xid, created_at, inbox_id)
+  select r.project_id, r.agent_id, r.worker_target, r.status, r.pending_xid, r.created_at, r.inbox_id from restored r;
 
   update state.agent_inbox i set status = 'pending', turn_epoch = h.turn_epoch, worker_target = h.worker_target,
     error = null, processed_at = null, archived_at = null, claimed_by = null,
@@ -71,9 +75,10 @@ begin
   return query
   with lost as materialized (
     select i.inbox_id, case when h.agent_id is null then 'unknown_agent' else 'missing_channel' end as reason
-    from state.agent_inbox i
+    from state.queue q join state.agent_inbox i on i.inbox_id = q.inbox_id
     left join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
-    where i.status = 'pending' and i.created_at <= v_now - make_interval(secs => p_skip_seconds)
+    where q.status = 'pending' and i.status = 'pending'
+      and i.created_at <= v_now - make_interval(secs => p_skip_seconds)
       and (h.agent_id is null or coalesce(i.channel_id, h.active_channel_id) is null)
     limit p_limit for update of i skip locked
   ), noted as (
@@ -91,10 +96,10 @@ begin
   return query
   with old as materialized (
     select i.project_id, i.worker_target, coalesce(i.channel_id, h.active_channel_id) as channel_id, i.inbox_id,
-      i.created_at from state.agent_inbox i
+      i.created_at from state.queue q cross join lateral state.inbox_row(q.inbox_id) i
     join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
-    where i.status = 'pending' and (i.created_at < v_now - make_interval(secs => p_wakeup_seconds)
-      or i.created_at > v_now + interval '1 second')
+    where q.status = 'pending' and i.status = 'pending'
+      and (i.created_at < v_now - make_interval(secs => p_wakeup_seconds) or i.created_at > v_now + interval '1 second')
       and coalesce(i.channel_id, h.active_channel_id) is not null
       -- Not for a row that claim will refuse (T3.2b): a worker that polls finds it.
       and i.agent_turn_id is not null and (i.message_type = 'stop'
@@ -123,9 +128,9 @@ declare
 begin
   select array_agg(l.project_id), array_agg(l.agent_id) into v_projects, v_agents from (
     -- One row per agent: a long queue that cannot be leased now (T5.3) must not hide the others.
-    select h.project_id, h.agent_id from (select distinct i.project_id, i.agent_id from state.agent_inbox i
-      where i.status = 'queued' and (i.created_at < v_now - make_interval(secs => p_older_than_seconds)
-        or i.created_at > v_now + interval '1 second')) q
+    select h.project_id, h.agent_id from (select distinct q.project_id, q.agent_id from state.queue q
+      where q.status = 'queued' and (q.created_at < v_now - make_interval(secs => p_older_than_seconds)
+        or q.created_at > v_now + interval '1 second')) q
     join state.agent_state_head h on h.project_id = q.project_id and h.agent_id = q.agent_id
     where h.status = 'idle'
     limit p_limit for no key update of h skip locked) l;
@@ -141,7 +146,8 @@ begin
   update state.agent_inbox i set status = 'error', error = 'protocol_error: no agent_turn_id', processed_at = v_now,
     archived_at = v_now
   from unnest(v_projects, v_agents) as a (project_id, agent_id)
-  where i.project_id = a.project_id and i.agent_id = a.agent_id and i.status = 'queued' and i.agent_turn_id is null;
+  join state.queue q on q.project_id = a.project_id and q.agent_id = a.agent_id and q.status = 'queued'
+  where i.inbox_id = q.inbox_id and i.status = 'queued' and i.agent_turn_id is null;
 
   return query
   with leased as materialized (select * from state.dispatch_next(v_projects, v_agents)),
@@ -192,7 +198,11 @@ begin
       then least(h.resume_deadline, v_now + make_interval(secs => coalesce(h.resume_seconds, 0))) end
   where h.awake and h.active_agent_turn_id is not null and h.updated_at > v_future;
   get diagnostics v_rows = row_count;
-  update state.agent_inbox i set processed_at = v_now where i.status = 'processing' and i.processed_at > v_future;
+  update state.agent_inbox i set processed_at = v_now
+  from (select t.inbox_id from state.agent_state_head h cross join lateral state.turn_row(h.active_agent_turn_id) t
+      where h.awake and h.active_agent_turn_id is not null
+    union all select q.inbox_id from state.queue q where q.status = 'processing') p
+  where i.inbox_id = p.inbox_id and i.status = 'processing' and i.processed_at > v_future;
   update state.workers w set seen_at = least(w.seen_at, v_now), last_claim_at = least(w.last_claim_at, v_now),
     live_since = least(w.live_since, v_now), shared_death_at = least(w.shared_death_at, v_now)
   where greatest(w.seen_at, w.last_claim_at, w.live_since, w.shared_death_at) > v_future;

@@ -20,10 +20,16 @@ begin
 
   with silent as materialized (
     select i.inbox_id, i.claimed_by, i.processed_at, h.holds, h.shared_deaths, w.drained_at, w.shared_death_at
-    from state.agent_inbox i
+    from (
+      select t.inbox_id from state.agent_state_head h cross join lateral state.turn_row(h.active_agent_turn_id) t
+      where h.awake and h.worker_target = p_target and h.status = 'running' and h.updated_at < v_cutoff
+        and t.status = 'processing'
+      union all
+      select q.inbox_id from state.queue q where q.worker_target = p_target and q.status = 'processing') p
+    cross join lateral state.inbox_row(p.inbox_id) i
     join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
     left join state.workers w on w.worker_id = i.claimed_by
-    where i.worker_target = p_target and i.status = 'processing' and coalesce(i.processed_at, i.created_at) < v_cutoff
+    where i.status = 'processing' and coalesce(i.processed_at, i.created_at) < v_cutoff
       and not (h.active_agent_turn_id is not distinct from i.agent_turn_id and h.status in ('suspended', 'dispatched'))
       and not (i.deaths >= p_max_deaths and h.active_agent_turn_id is not distinct from i.agent_turn_id)
       -- The turns of a dead worker have different last beats. Reclaim them together, when the worker's own last sign
@@ -32,11 +38,10 @@ begin
         or w.seen_at > i.processed_at + make_interval(secs => p_timeout_seconds / 3))
     limit p_limit for no key update of h skip locked
   ), neighbours as (
-    select i.claimed_by, count(*) as turns from state.agent_inbox i
-    cross join lateral state.head(i.project_id, i.agent_id) h
-    where i.worker_target = p_target and i.status = 'processing'
+    select i.claimed_by, count(*) as turns from state.agent_state_head h
+    cross join lateral state.turn_row(h.active_agent_turn_id) i
+    where h.awake and h.worker_target = p_target and h.status = 'running' and i.status = 'processing'
       and i.claimed_by in (select s.claimed_by from silent s)
-      and h.active_agent_turn_id = i.agent_turn_id and h.status = 'running'
     group by 1
   ), judged as (
     select s.*, s.drained_at is null and (coalesce(c.turns, 1) <= 1

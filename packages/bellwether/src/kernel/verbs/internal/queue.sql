@@ -1,0 +1,82 @@
+-- The queue lists the inbox rows that wait (decision 0015). Enqueue, dispatch_next and claim write it together with the
+-- inbox row, under the head's lock, and set in_queue. For every other statement that changes the status or the target
+-- of a row, also of another program, the triggers below keep the queue. A queue row without its inbox row is deleted by
+-- the next claim that finds it.
+
+create or replace function state.keep_queue() returns trigger language plpgsql as $$
+#variable_conflict use_column
+begin
+  if tg_op <> 'INSERT' and old.in_queue then
+    -- By the columns of the index that lists the row.
+    if old.status = 'queued' then
+      delete from state.queue q where q.project_id = old.project_id and q.agent_id = old.agent_id
+        and q.created_at = old.created_at and q.inbox_id = old.inbox_id and q.status = 'queued';
+    elsif old.status = 'pending' then
+      delete from state.queue q where q.worker_target = old.worker_target and q.pending_xid = old.pending_xid
+        and q.created_at = old.created_at and q.inbox_id = old.inbox_id and q.status = 'pending';
+    else
+      delete from state.queue q where q.worker_target = old.worker_target and q.inbox_id = old.inbox_id
+        and q.status = 'processing';
+    end if;
+  end if;
+  if tg_op = 'DELETE' then return old; end if;
+  new.in_queue := new.status in ('queued', 'pending', 'processing');
+  -- A row that returns to pending or changes its target may lie before the positions of the sessions: it goes first.
+  new.pending_xid := case when new.status <> 'pending' then null when tg_op = 'INSERT' then pg_current_xact_id()
+    else '0'::xid8 end;
+  if new.in_queue then
+    insert into state.queue (project_id, agent_id, worker_target, status, pending_xid, created_at, inbox_id)
+    values (new.project_id, new.agent_id, new.worker_target, new.status, new.pending_xid, new.created_at, new.inbox_id);
+  end if;
+  return new;
+end $$;
+
+-- After inbox_finds_its_target, by name.
+create or replace trigger queue_follows_insert before insert on state.agent_inbox for each row
+  when (not new.in_queue and new.status in ('queued', 'pending', 'processing')) execute function state.keep_queue();
+-- A row that claim made 'processing' is not in the queue, because its head lists it; one that another program did is.
+create or replace trigger queue_follows_update before update on state.agent_inbox for each row
+  when (new.in_queue is distinct from (new.status in ('queued', 'pending'))
+    or new.status = 'pending' and new.pending_xid is null
+    or new.in_queue and old.worker_target <> new.worker_target)
+  execute function state.keep_queue();
+create or replace trigger queue_follows_delete before delete on state.agent_inbox for each row
+  when (old.in_queue) execute function state.keep_queue();
+
+-- The position at which the claims of a session continue to read the pending rows of a target. Rows are ordered by the
+-- transaction that made them pending. A new row has the id of a transaction that was open at the last read, or a later
+-- id, so a session reads these rows and skips the dead entries before them (decision 0014).
+
+-- The first transaction that the session reads, and the earlier ones that it reads as well.
+create or replace function state.claim_position(p_target text, out read_from xid8, out read_also xid8[])
+language plpgsql stable as $$
+declare
+  v_known text := current_setting('bellwether.claim_' || md5(p_target), true);
+begin
+  read_from := coalesce(nullif(split_part(v_known, ' ', 1), ''), '0')::xid8;
+  read_also := coalesce(nullif(split_part(v_known, ' ', 2), ''), '{}')::xid8[];
+end $$;
+
+-- Saves the position of the next claim and returns whether pending rows are left. A rollback reverts it.
+create or replace function state.save_claim_position(p_target text, p_from xid8, p_also xid8[]) returns boolean
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_snapshot pg_snapshot;
+  v_first xid8;
+  v_from xid8;
+  v_left xid8[];
+begin
+  -- One statement, so that the rows and the open transactions are of one snapshot.
+  select pg_current_snapshot(), (
+    select q.pending_xid from state.queue q
+    where q.worker_target = p_target and q.status = 'pending' and q.pending_xid >= p_from
+    order by q.pending_xid limit 1) into v_snapshot, v_first;
+  v_from := least(v_first, pg_snapshot_xmax(v_snapshot));
+  v_left := array(select x from unnest(p_also) x where exists (select from state.queue q
+    where q.worker_target = p_target and q.status = 'pending' and q.pending_xid = x offset 0));
+  perform set_config('bellwether.claim_' || md5(p_target), v_from || ' ' || array(
+    select x from (select unnest(v_left) union select pg_snapshot_xip(v_snapshot) union select '0'::xid8
+      union select pg_current_xact_id_if_assigned()) o (x) where x < v_from order by x)::text, false);
+  return v_first is not null or v_left <> '{}';
+end $$;
