@@ -36,6 +36,20 @@ export const always: readonly Invariant[] = [
       where i.${turns} and i.status in ('pending', 'processing') and h.agent_id is null`,
   },
   {
+    name: 'the queue lists exactly the rows that wait',
+    sql: `select i.inbox_id, i.status, i.in_queue, q.status as queue from state.agent_inbox i
+      full join state.queue q on q.inbox_id = i.inbox_id
+      where i.inbox_id is null or i.in_queue <> (q.inbox_id is not null) or i.in_queue <> (i.status in ('queued', 'pending'))
+        or i.in_queue and (q.status, q.pending_xid, q.worker_target, q.agent_id) is distinct from
+          (i.status, i.pending_xid, i.worker_target, i.agent_id)
+      union all select inbox_id, null, null, null from state.queue group by 1 having count(*) > 1`,
+  },
+  {
+    name: 'a start is announced once per fence',
+    sql: `select agent_turn_id, turn_epoch, count(*) from state.outbox where subject is null and kind = 'state' and status = 'running'
+      group by 1, 2 having count(*) > 1`,
+  },
+  {
     name: 'every ended turn has exactly one task event, and only ended turns have one',
     sql: `select i.agent_turn_id, i.ended_at, count(e.*) from state.agent_inbox i
       left join state.events e on e.agent_turn_id = i.agent_turn_id and e.kind = 'task'

@@ -167,6 +167,11 @@ export const races = {
   'a borrowed box against its owner': borrowedBox,
   // No faults: a worker that dies claims nothing more.
   'claims while turns are leased': { plan: () => noFaults, ...claimsWhileLeasing },
+  'two claims at once': race(['worker1', 'worker2'], async ({ kernel: before }) => {
+    await before.enqueue({ projectId: project, agentId: 'ann' })
+    const take = (fibre: Fibre, kernel: Kernel) => kernel.claim(claimant(fibre.name))
+    return { worker1: take, worker2: take }
+  }),
   'record against stop': race(['worker', 'client'], async ({ running }) => {
     const turn = await running('ann')
     return {

@@ -39,10 +39,10 @@ begin
     insert into state.borrowed_boxes (box_id, project_id, agent_id)
     values (new.output_box_id, new.project_id, new.agent_id);
   end if;
-  return new;
+  return null;
 end $$;
 
-create or replace trigger borrowed_boxes_are_tracked before update on state.agent_state_head for each row
+create or replace trigger borrowed_boxes_are_tracked after update on state.agent_state_head for each row
   when ((old.active_agent_turn_id is distinct from new.active_agent_turn_id
       or old.output_box_id is distinct from new.output_box_id)
     and (old.output_box_id is distinct from old.home_box_id or new.output_box_id is distinct from new.home_box_id))

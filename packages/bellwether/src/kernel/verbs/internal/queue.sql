@@ -19,28 +19,30 @@ begin
         and q.status = 'processing';
     end if;
   end if;
-  if tg_op = 'DELETE' then return old; end if;
-  new.in_queue := new.status in ('queued', 'pending', 'processing');
+  if tg_op = 'DELETE' then return null; end if;
   -- A row that returns to pending or changes its target may lie before the positions of the sessions: it goes first.
+  new.in_queue := new.status in ('queued', 'pending', 'processing');
   new.pending_xid := case when new.status <> 'pending' then null when tg_op = 'INSERT' then pg_current_xact_id()
     else '0'::xid8 end;
   if new.in_queue then
     insert into state.queue (project_id, agent_id, worker_target, status, pending_xid, created_at, inbox_id)
     values (new.project_id, new.agent_id, new.worker_target, new.status, new.pending_xid, new.created_at, new.inbox_id);
   end if;
-  return new;
+  update state.agent_inbox i set in_queue = new.in_queue, pending_xid = new.pending_xid
+  where i.inbox_id = new.inbox_id;
+  return null;
 end $$;
 
--- After inbox_finds_its_target, by name.
-create or replace trigger queue_follows_insert before insert on state.agent_inbox for each row
+-- The triggers run after the row is written, because a BEFORE trigger would lock every row that a claim or an ending
+-- updates. Their conditions are false for the update above.
+create or replace trigger queue_follows_insert after insert on state.agent_inbox for each row
   when (not new.in_queue and new.status in ('queued', 'pending', 'processing')) execute function state.keep_queue();
 -- A row that claim made 'processing' is not in the queue, because its head lists it; one that another program did is.
-create or replace trigger queue_follows_update before update on state.agent_inbox for each row
-  when (new.in_queue is distinct from (new.status in ('queued', 'pending'))
-    or new.status = 'pending' and new.pending_xid is null
-    or new.in_queue and old.worker_target <> new.worker_target)
+create or replace trigger queue_follows_update after update on state.agent_inbox for each row
+  when (not new.in_queue and new.status in ('queued', 'pending') or new.in_queue and (old.worker_target
+    <> new.worker_target or old.status <> new.status and old.pending_xid is not distinct from new.pending_xid))
   execute function state.keep_queue();
-create or replace trigger queue_follows_delete before delete on state.agent_inbox for each row
+create or replace trigger queue_follows_delete after delete on state.agent_inbox for each row
   when (old.in_queue) execute function state.keep_queue();
 
 -- The position at which the claims of a session continue to read the pending rows of a target. Rows are ordered by the

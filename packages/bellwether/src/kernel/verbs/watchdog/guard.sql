@@ -31,20 +31,16 @@ begin
     where v.agent_turn_id = h.active_agent_turn_id and v.kind = 'dispatched_retry'
       and v.turn_epoch = h.turn_epoch offset 0);
 
-  with restored as (
   insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
-    agent_turn_id, turn_epoch, recursion_depth, parent_step_id, payload, created_at, in_queue, pending_xid)
+    agent_turn_id, turn_epoch, recursion_depth, parent_step_id, payload, created_at)
   select h.active_agent_turn_id, h.project_id, h.agent_id, h.worker_target, h.active_channel_id, 'turn', 'pending',
     h.active_agent_turn_id, h.turn_epoch, h.active_recursion_depth, h.parent_step_id,
-    jsonb_build_object('context_box_id', h.context_box_id), v_now, true, pg_current_xact_id()
+    jsonb_build_object('context_box_id', h.context_box_id), v_now
   from unnest(v_projects, v_agents) as a (project_id, agent_id)
   join state.agent_state_head h on h.project_id = a.project_id and h.agent_id = a.agent_id
   where not exists (select from state.agent_inbox i where i.agent_turn_id = h.active_agent_turn_id
     and i.message_type in ('turn', 'ui_action') offset 0)
-  on conflict do nothing
-  returning *)
-  insert into state.queue (project_id, agent_id, worker_target, status, pending_xid, created_at, inbox_id)
-  select r.project_id, r.agent_id, r.worker_target, r.status, r.pending_xid, r.created_at, r.inbox_id from restored r;
+  on conflict do nothing;
 
   update state.agent_inbox i set status = 'pending', turn_epoch = h.turn_epoch, worker_target = h.worker_target,
     error = null, processed_at = null, archived_at = null, claimed_by = null,
