@@ -12,6 +12,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { checksum, migrate, migrations } from '../../src/kernel/schema/migrate.js'
 import { headStatuses, isLegal, TURN, type HeadStatus, type Move } from '../../src/kernel/turn.js'
 import { openKernel } from '../../src/kernel/kernel.js'
+import { beginning, readEvents } from '../../src/kernel/verbs/events.js'
 import { kernelPerFile, project } from '../support/kernel.js'
 import { freshDatabase } from '../support/postgres.js'
 import { silentBell } from '../support/silent-bell.js'
@@ -154,7 +155,10 @@ const recordedByFirstVersion = [
   ['0004_keys', '87f718ee62dadaeb4a48eb562826787c57c9e50e4f498067e9c8ee9599a0aba1'],
 ] as const
 
-/** An idle agent, one with a leased and a queued turn, and one whose turn writes to the box of the idle one, before migration 0010. */
+/**
+ * Rows of version 0.1 with turns in every state: an idle agent, one with a leased and a queued turn, one whose turn writes to the box of the idle
+ * one, a running and a suspended turn, and an ended turn that another one requested.
+ */
 const olderRows = `
   insert into resource.projects (project_id) values ('p');
   insert into resource.project_agents (project_id, agent_id, worker_target)
@@ -173,6 +177,30 @@ const olderRows = `
     select 'row-' || a, 'p', a, 'w', 'public', 'turn', 'pending', 'turn-' || a, 1 from unnest('{busy, borrower}'::text[]) a;
   insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
       agent_turn_id) values ('row-next', 'p', 'busy', 'w', 'public', 'turn', 'queued', 'turn-next');
+  insert into resource.project_agents (project_id, agent_id, worker_target)
+    select 'p', a, 'w' from unnest('{runner, waiter}'::text[]) a;
+  insert into state.agent_state_head (project_id, agent_id, worker_target, output_box_id, home_box_id, updated_at,
+      status, turn_epoch, active_agent_turn_id, active_channel_id, leased_at, turn_deadline, waiting_tool_count)
+    select 'p', a, 'w', 'box-' || a, 'box-' || a, state.now(), s, 1, 'turn-' || a, 'public', state.now(),
+      state.now() + interval '1 hour', n
+    from (values ('runner', 'running', 0), ('waiter', 'suspended', 1)) v (a, s, n);
+  insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
+      agent_turn_id, turn_epoch, claimed_by, processed_at, started_at)
+    select 'row-' || a, 'p', a, 'w', 'public', 'turn', 'processing', 'turn-' || a, 1, 'old', state.now(), state.now()
+    from unnest('{runner, waiter}'::text[]) a;
+  insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
+      agent_turn_id, turn_epoch, correlation_id)
+    values ('row-receipt', 'p', 'waiter', 'w', 'public', 'tool_result', 'pending', 'turn-waiter', 1, 'call');
+  insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
+      agent_turn_id, turn_epoch, source_agent_id, outcome, ended_at)
+    values ('row-ended', 'p', 'idle', 'w', 'public', 'turn', 'consumed', 'turn-ended', 1, 'busy', 'success', state.now());
+  insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, source_agent_id, source_agent_turn_id,
+      target_agent_id, target_agent_turn_id, created_at)
+    values ('row-ended', 'p', 'enqueue', 'request', 'busy', 'turn-busy', 'idle', 'turn-ended', state.now()),
+      ('row-receipt', 'p', 'report', 'response', null, null, 'waiter', 'turn-waiter', state.now());
+  insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
+    values ('p', 'bw.v1.p.public.evt.agent.idle.task', 'task', '{"status": "success"}', 'turn-ended', state.now()),
+      ('p', 'bw.v1.p.public.evt.agent.idle.state', 'state', '{"status": "idle"}', 'turn-ended', state.now());
 `
 
 const committedSqlPage = readFileSync(new URL('../../../../docs/reference/sql.md', import.meta.url), 'utf8')
@@ -242,7 +270,7 @@ describe('migrations', () => {
     await fresh.drop()
   })
 
-  it('[T5.3] heads and boxes of an older database are migrated, and its turns continue', async () => {
+  it('[T5.3] a database of version 0.1 with turns in every state is migrated, and its turns continue', async () => {
     const fresh = await freshDatabase({ empty: true })
     const { db } = fresh
     const older = migrations().filter(({ name }) => name < '0010')
@@ -262,6 +290,28 @@ describe('migrations', () => {
       { agent_id: 'borrower', awake: true },
       { agent_id: 'busy', awake: true },
       { agent_id: 'idle', awake: false },
+      { agent_id: 'runner', awake: true },
+      { agent_id: 'waiter', awake: true },
+    ])
+    // The queue lists what waits; requests are their own edges; events are readable as before.
+    expect(await all('select inbox_id, status, pending_xid::text as xid from state.queue order by 1')).toEqual([
+      { inbox_id: 'row-borrower', status: 'pending', xid: '0' },
+      { inbox_id: 'row-busy', status: 'pending', xid: '0' },
+      { inbox_id: 'row-next', status: 'queued', xid: null },
+      { inbox_id: 'row-receipt', status: 'pending', xid: '0' },
+    ])
+    expect(
+      await all(`select edge_id, primitive, source_agent_turn_id as source from state.execution_edges
+        where edge_id in ('row-ended', 'row-receipt', 'row-runner') order by 1`),
+    ).toEqual([
+      { edge_id: 'row-ended', primitive: 'enqueue', source: 'turn-busy' },
+      { edge_id: 'row-receipt', primitive: 'report', source: null },
+      { edge_id: 'row-runner', primitive: 'enqueue', source: null },
+    ])
+    const history = await readEvents(db, beginning, 100)
+    expect(history.map(({ kind, payload }) => [kind, payload])).toEqual([
+      ['task', { status: 'success' }],
+      ['state', { status: 'idle' }],
     ])
     expect(await all('select box_id, agent_id from state.borrowed_boxes')).toEqual([
       { box_id: 'box-idle', agent_id: 'borrower' },
@@ -277,8 +327,10 @@ describe('migrations', () => {
     const claimant = { workerTarget: 'w', workerId: 'new', max: 10, resumeLeaseSeconds: 30 }
     const { turns } = await kernel.claim(claimant)
     expect(turns.map(({ agentId }) => agentId).toSorted()).toEqual(['borrower', 'busy'])
-    for (const turn of turns)
+    const running = { projectId: 'p', agentId: 'runner', agentTurnId: 'turn-runner', turnEpoch: 1 }
+    for (const turn of [...turns, running])
       expect(await kernel.deliver({ ...turn, status: 'success', content: { text: 'ok' } })).toEqual({ what: 'ended' })
+    expect((await readEvents(db, history.at(-1)!.cursor, 100)).filter(({ kind }) => kind === 'task')).toHaveLength(3)
     expect(await all('select box_id from state.borrowed_boxes')).toEqual([])
     // The queued turn behind the busy one was leased by its ending, the other by the sweep.
     await all('select * from state.sweep_queued(-1, 100)')

@@ -35,16 +35,3 @@ from state.agent_inbox i where i.in_queue;
 drop index state.inbox_queued, state.inbox_pending, state.inbox_processing;
 drop trigger if exists returning_rows_go_first on state.agent_inbox;
 drop function if exists state.put_first();
--- Room for two more versions of every row of a page: the claim and the ending of a batch update all of them, and the
--- snapshots of other sessions may keep the older ones.
-alter table state.agent_inbox set (fillfactor = 35);
-
--- A BEFORE trigger locks each row that is updated, also if its condition is false; an AFTER trigger does not.
-drop trigger refuse_illegal_move on state.agent_state_head;
-create trigger refuse_illegal_move after update on state.agent_state_head for each row
-  when (new.turn_epoch < old.turn_epoch or old.active_agent_turn_id <> new.active_agent_turn_id
-    or old.status <> new.status
-    and strpos('idle>dispatched>running>suspended>running,dispatched>idle,running>idle,suspended>idle',
-      old.status || '>' || new.status) = 0)
-  execute function state.refuse_move();
-drop trigger if exists borrowed_boxes_are_tracked on state.agent_state_head;

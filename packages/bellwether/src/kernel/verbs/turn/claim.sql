@@ -47,7 +47,8 @@ begin
   end if;
 
   select l.read_from, l.read_also into v_from, v_also from state.claim_position(p_target) l;
-  select coalesce(array_agg(l.inbox_id), '{}'), array_agg(l.queue_tid), array_agg(l.head_tid), array_agg(l.shared_deaths)
+  select coalesce(array_agg(l.inbox_id), '{}'), array_agg(l.queue_tid), array_agg(l.head_tid),
+    array_agg(l.shared_deaths)
   into v_seen, v_queue_tids, v_head_tids, v_deaths_of from (
     select q.inbox_id, q.tid as queue_tid, h.tid as head_tid, h.shared_deaths from (
       select * from (

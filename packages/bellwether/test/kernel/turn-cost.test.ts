@@ -1,0 +1,54 @@
+/** What a turn writes (decision 0015): rows, HOT updates and WAL bytes, which do not depend on the speed of the machine. */
+import { expect, it } from 'vitest'
+import { openKernel } from '../../src/kernel/kernel.js'
+import { openDatabase } from '../../src/ports/database/pool.js'
+import { kernelPerFile, project, target } from '../support/kernel.js'
+import { silentBell } from '../support/silent-bell.js'
+
+const t = kernelPerFile()
+const agents = Array.from({ length: 100 }, (_, at) => `agent-${at}`)
+const roundCount = 3
+// Measured: 3,450, without full-page images, which a checkpoint adds.
+const walMax = 3_600
+
+it('a bulk turn writes at most 7 rows, updates them HOT and writes little WAL', async () => {
+  await t.agents(...agents)
+  // One connection, so that the test can flush and read its counters.
+  const db = await openDatabase({ url: t.url, poolSize: 1 })
+  const kernel = openKernel({ db, bell: silentBell, ids: t.ids })
+  const one = async <Row extends object>(text: string): Promise<Row> => (await db.query<Row>({ text }))[0]!
+  const written = async () => {
+    await db.query({ text: 'select pg_stat_force_next_flush()' })
+    return one<Record<'inserted' | 'updated' | 'hot' | 'deleted' | 'fpi' | 'wal', number>>(`
+      select s.*, w.wal_fpi::int as fpi, w.wal_bytes::int as wal from (
+        select sum(n_tup_ins)::int as inserted, sum(n_tup_upd)::int as updated, sum(n_tup_hot_upd)::int as hot,
+          sum(n_tup_del)::int as deleted
+        from pg_stat_user_tables where schemaname in ('state', 'cards')) s,
+        pg_stat_get_backend_wal(pg_backend_pid()) w`)
+  }
+  /** One turn of each agent, in one batch per verb. */
+  const round = async () => {
+    await kernel.enqueueMany(agents.map((agentId) => ({ projectId: project, agentId, payload: { job: 1 } })))
+    const claimant = { workerTarget: target, workerId: 'w', max: agents.length, resumeLeaseSeconds: 30 }
+    const { turns } = await kernel.claim(claimant)
+    expect(turns).toHaveLength(agents.length)
+    await Promise.all(turns.map((turn) => kernel.deliver({ ...turn, status: 'success', content: { text: 'ok' } })))
+  }
+  try {
+    // The first leases wake the agents, which writes an index.
+    await round()
+    const before = await written()
+    for (let at = 0; at < roundCount; at += 1) await round()
+    const after = await written()
+    const perTurn = (key: keyof typeof after) => (after[key] - before[key]) / (roundCount * agents.length)
+    // Inbox row, queue row, three events, card, box entry; the head three times, the inbox row twice.
+    expect(perTurn('inserted')).toBe(7)
+    expect(perTurn('updated')).toBeLessThanOrEqual(5.1)
+    expect(perTurn('deleted')).toBe(1)
+    // The neighbours in the cluster may hold a snapshot, and every eighth lease writes the key of the head.
+    expect(perTurn('hot') / perTurn('updated')).toBeGreaterThan(0.5)
+    if (after.fpi === before.fpi) expect(perTurn('wal')).toBeLessThanOrEqual(walMax)
+  } finally {
+    await db.close()
+  }
+})
