@@ -60,7 +60,10 @@ it('[T3.1b] [T3.2a] [T3.5] enqueue, claim and deliver read as few pages after 30
     await holder.query('begin isolation level repeatable read')
     await holder.query('select 1')
     for (let turns = 0; turns < turnCount; turns += 2 * agents.length) await round()
-    const after = await round()
+    // The least of three: an autovacuum of these tables, which reads pages too, may run during one of them.
+    const rounds = [await round(), await round(), await round()]
+    const least = (verb: 'enqueue' | 'claim' | 'deliver') => Math.min(...rounds.map((one) => one[verb]))
+    const after = { enqueue: least('enqueue'), claim: least('claim'), deliver: least('deliver') }
     process.stdout.write(`pages per call before ${JSON.stringify(before)} and after ${JSON.stringify(after)}\n`)
     for (const verb of ['enqueue', 'claim', 'deliver'] as const)
       expect(after[verb] - before[verb], verb).toBeLessThan(growthMax)

@@ -42,8 +42,8 @@ begin
   )
   select array_agg(row(c.project_id, c.agent_id, c.agent_turn_id, c.inbox_id, c.channel_id, c.recursion_depth,
     c.parent_step_id, c.traceparent, c.context_box_id, c.box_id, null, c.holds,
-    c.created_at)::state.leasing) into v_leases
-    from chosen c;
+    c.created_at, at.tid)::state.leasing) into v_leases
+    from chosen c cross join lateral state.head_ctid(c.project_id, c.agent_id) as at (tid);
 
   if v_leases is not null then
     return query select * from state.lease(v_leases);

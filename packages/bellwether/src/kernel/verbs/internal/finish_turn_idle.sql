@@ -9,6 +9,8 @@ declare
   v_now timestamptz := state.now();
   v_suspended text[];
   v_holding text[];
+  v_done state.verdict[];
+  v_next boolean;
 begin
   select array_agg(e.agent_turn_id) filter (where e.was_suspended), array_agg(e.agent_turn_id) filter (where e.holds)
     into v_suspended, v_holding from unnest(p_endings) e;
@@ -28,22 +30,26 @@ begin
     perform state.settle_holdings(v_holding);
   end if;
 
-  return query
   with ended as materialized (
-    select e.*, i.inbox_id, i.traceparent, h.active_agent_turn_id = e.agent_turn_id is true as active,
+    select e.*, h.tid, i.tid as inbox_tid, i.inbox_id, i.traceparent,
+      h.active_agent_turn_id = e.agent_turn_id is true as active,
       coalesce(case when h.active_agent_turn_id = e.agent_turn_id
         then h.active_channel_id end, i.channel_id, 'public') as channel_id,
       coalesce(case when h.active_agent_turn_id = e.agent_turn_id then h.turn_epoch end, i.turn_epoch) as epoch,
       coalesce(case when h.active_agent_turn_id is distinct from e.agent_turn_id
-        then i.payload ->> 'output_box_id' end, h.output_box_id) as output_box_id
+        then i.payload ->> 'output_box_id' end, h.output_box_id) as output_box_id,
+      exists (select from state.queue q where q.project_id = h.project_id and q.agent_id = h.agent_id
+        and q.status = 'queued' and q.created_at >= coalesce(h.queued_since, '-infinity') offset 0) as next
     from unnest(p_endings) e
-    cross join lateral state.head(e.project_id, e.agent_id) h
-    left join lateral state.turn_row(e.agent_turn_id) i on true
+    cross join lateral (select h.ctid as tid, h.* from state.agent_state_head h
+      where h.ctid = coalesce(e.head_tid, (select t from state.head_ctid(e.project_id, e.agent_id) t)) offset 0) h
+    left join lateral (select i.ctid as tid, i.* from state.agent_inbox i
+      where i.agent_turn_id = e.agent_turn_id and i.message_type in ('turn', 'ui_action') offset 0) i on true
   ), card as (
     insert into cards.cards (card_id, project_id, type, role, content, metadata, created_at)
     select card_id, project_id, 'task.deliverable', 'assistant', case when outcome = 'success' then content
         else state.fallback(row(project_id, agent_id, agent_turn_id, bump_epoch, outcome, error, card_id, content,
-          force_reason, was_suspended, holds, ended_by, reason)::state.ending, output_box_id) end,
+          force_reason, was_suspended, holds, ended_by, reason, null)::state.ending, output_box_id) end,
       case when outcome = 'success'
         then jsonb_build_object('agent_id', agent_id, 'agent_turn_id', agent_turn_id, 'status', outcome)
         else jsonb_build_object('agent_id', agent_id, 'agent_turn_id', agent_turn_id, 'status', outcome,
@@ -64,7 +70,8 @@ begin
       deliverable_card_id = case when d.output_box_id is not null then d.card_id end,
       -- The row gets the new epoch too, so that a worker with the old fence sees 'stale' and not 'already' (hazard 12).
       turn_epoch = case when d.active then d.epoch + d.bump_epoch::int else i.turn_epoch end
-    from ended d where i.inbox_id = d.inbox_id
+    -- The head's lock covers the inbox rows of its agent.
+    from ended d where i.ctid = d.inbox_tid
   ), announced as (
     -- One row with two messages, the task event and the state event; a turn that was never leased has only the first.
     insert into state.outbox (project_id, channel_id, agent_id, kind, status, agent_turn_id, turn_epoch, traceparent,
@@ -83,19 +90,14 @@ begin
       output_box_id = coalesce(h.home_box_id, h.output_box_id), resume_deadline = null, resume_seconds = null,
         turn_deadline = null, leased_at = null, activity = null, current_tool = null, holds = false,
       updated_at = v_now
-    from ended d cross join lateral state.head_ctid(d.project_id, d.agent_id) as at (tid)
-    where d.active and h.ctid = at.tid
-    returning h.agent_id
+    from ended d where d.active and h.ctid = d.tid
   )
-  select 'ended', d.project_id, d.agent_id, d.agent_turn_id, d.epoch + (d.active and d.bump_epoch)::int, d.inbox_id,
-    null::text, null::text, null::jsonb
-  from ended d;
+  select array_agg(row('ended', d.project_id, d.agent_id, d.agent_turn_id,
+      d.epoch + (d.active and d.bump_epoch)::int, d.inbox_id, null, null, null)::state.verdict), bool_or(d.next)
+  into v_done, v_next from ended d;
+  return query select * from unnest(v_done);
 
-  if exists (select from unnest(p_endings) e cross join lateral state.head(e.project_id, e.agent_id) h
-    cross join lateral (
-      select from state.queue q where q.project_id = h.project_id and q.agent_id = h.agent_id
-        and q.status = 'queued' and q.created_at >= coalesce(h.queued_since, '-infinity') limit 1) next)
-  then
+  if v_next then
     return query select * from state.dispatch_next(
       array(select e.project_id from unnest(p_endings) e), array(select e.agent_id from unnest(p_endings) e));
   end if;

@@ -1,6 +1,6 @@
 -- The move idle → dispatched, in one place: epoch + 1, the turn, its channel, trace and boxes, and its absolute
--- deadline (T3.2c, W2.9), announced by a state event (T2.5). The caller has locked the heads, found them idle, and
--- writes the inbox row with the same epoch.
+-- deadline (T3.2c, W2.9), announced by a state event (T2.5). The caller has locked the heads, found them idle, has not
+-- written them since, and writes the inbox row with the same epoch.
 create or replace function state.lease(p_leases state.leasing[])
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -19,8 +19,7 @@ begin
     shared_deaths = 0, awake = true, queued_since = coalesce(l.queued_since, h.queued_since),
     updated_at = v_now, turn_deadline = v_now + make_interval(secs => coalesce(h.turn_deadline_seconds,
     (select m.turn_deadline_seconds from state.limits m)))
-  from unnest(p_leases) l cross join lateral state.head_ctid(l.project_id, l.agent_id) as at (tid)
-  where h.ctid = at.tid and h.status = 'idle'
+  from unnest(p_leases) l where h.ctid = l.head_tid and h.status = 'idle'
   returning h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, l.inbox_id, h.worker_target,
     h.active_channel_id, l.traceparent
   ), announced as (

@@ -17,19 +17,21 @@ returns setof tid language sql stable as $$
   order by h.epoch_group desc limit 1
 $$;
 
--- Locks heads, whatever their status, in one order (hazard 8), and returns how many there are. The caller reads them in
--- a later statement (hazard 1).
-create or replace function state.lock_heads(p_projects text[], p_agents text[]) returns int language plpgsql as $$
+-- Locks heads, whatever their status, in one order (hazard 8), and returns where they are, in the order of the
+-- arguments; null if there is none. The caller reads them in a later statement (hazard 1). A locked head stays where it
+-- is until the caller updates it.
+create or replace function state.lock_heads(p_projects text[], p_agents text[]) returns tid[] language plpgsql as $$
 declare
-  v_locked int;
+  v_tids tid[];
 begin
-  select count(*) into v_locked
-  from (select distinct a.project_id, a.agent_id from unnest(p_projects, p_agents) as a (project_id, agent_id)
-    order by 1, 2) a
-  cross join lateral (
-    select from state.agent_state_head h where h.project_id = a.project_id and h.agent_id = a.agent_id
-    order by h.epoch_group desc limit 1 for no key update) h;
-  return v_locked;
+  select array_agg(l.tid order by l.ord) into v_tids from (
+    select a.ord, h.tid
+    from (select * from unnest(p_projects, p_agents) with ordinality as a (project_id, agent_id, ord)
+      order by a.project_id, a.agent_id) a
+    left join lateral (
+      select h.ctid as tid from state.agent_state_head h where h.project_id = a.project_id and h.agent_id = a.agent_id
+      order by h.epoch_group desc limit 1 for no key update) h on true) l;
+  return v_tids;
 end $$;
 
 -- The inbox row that started a turn.

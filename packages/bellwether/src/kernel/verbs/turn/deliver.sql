@@ -6,21 +6,23 @@ create or replace function state.deliver(p_items json)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
+  v_heads tid[];
   v_live text[];
   v_endings state.ending[];
   v_items state.delivery[] := array(select x from json_populate_recordset(null::state.delivery, p_items) x);
 begin
-  perform state.lock_heads(array(select x.project_id from unnest(v_items) x),
-    array(select x.agent_id from unnest(v_items) x));
+  select state.lock_heads(array_agg(x.project_id), array_agg(x.agent_id)) into v_heads from unnest(v_items) x;
 
   v_endings := array(
     select distinct on (x.agent_turn_id) row(x.project_id, x.agent_id, x.agent_turn_id, false,
       case when b.keys is null then x.status else 'failed' end,
       case when b.keys is null then x.error else 'budget_exceeded' end, x.card_id, x.content, null,
       h.status = 'suspended', h.holds, 'worker',
-      'the turn exceeded its budget: ' || array_to_string(b.keys, ', '))::state.ending
-    from unnest(v_items) x
-    cross join lateral state.head(x.project_id, x.agent_id) h
+      'the turn exceeded its budget: ' || array_to_string(b.keys, ', '), h.tid)::state.ending
+    from unnest(v_items) with ordinality as x (project_id, agent_id, agent_turn_id, turn_epoch, status, error, card_id,
+      content, ord)
+    cross join lateral (select h.ctid as tid, h.* from state.agent_state_head h
+      where h.ctid = v_heads[x.ord] offset 0) h
     -- H7.5: a turn over its budget has failed, also if its worker finished; the result stays as the work so far.
     left join lateral (select nullif(state.exceeded_keys(b), '{}') as keys from state.budgets b
       where h.holds and x.status = 'success' and b.agent_turn_id = x.agent_turn_id) b on true

@@ -12,7 +12,9 @@ declare
   v_max_depth int;
   v_projects text[];
   v_agents text[];
-  v_count int;
+  v_heads tid[];
+  v_ranked boolean;
+  v_later bigint[] := '{}';
   v_done state.verdict[];
   v_new text[];
   v_items state.new_turn[] := p_turns;
@@ -22,9 +24,10 @@ declare
   v_set_back boolean;
 begin
   -- Locks all heads first, whatever their status, in one order (hazards 1 and 8).
-  select array_agg(x.project_id), array_agg(x.agent_id), count(distinct (x.project_id, x.agent_id))
-    into v_projects, v_agents, v_count from unnest(v_items) x;
-  if state.lock_heads(v_projects, v_agents) < v_count then
+  select array_agg(x.project_id), array_agg(x.agent_id), bool_or(x.given_output_box_id is not null)
+    into v_projects, v_agents, v_ranked from unnest(v_items) x;
+  v_heads := state.lock_heads(v_projects, v_agents);
+  if array_position(v_heads, null) is not null then
     -- Creates the missing head of an agent in the roster, under the lock of its roster row, then continues under the
     -- head's lock.
     perform from resource.project_agents a join unnest(v_items) x on a.project_id = x.project_id
@@ -36,18 +39,30 @@ begin
     from unnest(v_items) x join resource.project_agents a on a.project_id = x.project_id and a.agent_id = x.agent_id
     where not exists (select from state.head(a.project_id, a.agent_id))
     order by a.project_id, a.agent_id;
-    perform state.lock_heads(v_projects, v_agents);
+    v_heads := state.lock_heads(v_projects, v_agents);
   end if;
 
   select state.now(), l.max_recursion_depth into v_now, v_max_depth from state.limits l;
 
+  -- The items behind another one of their agent or of their output box; usually there are none.
+  if v_ranked or (select count(distinct t) from unnest(v_heads) t) < cardinality(v_heads) then
+    v_later := array(
+      select l.ord from (
+        select x.ord, row_number() over (partition by h.project_id, h.agent_id order by x.ord) as nth_of_agent,
+          row_number() over (partition by coalesce(x.given_output_box_id, h.output_box_id) order by x.ord) as nth_of_box
+        from unnest(v_heads, array(select i.given_output_box_id from unnest(v_items) i)) with ordinality
+          as x (tid, given_output_box_id, ord)
+        join state.agent_state_head h on h.ctid = x.tid) l
+      where l.nth_of_agent > 1 or l.nth_of_box > 1);
+  end if;
+
   -- Rows enter an agent's inbox only under its lock: a row that is absent now cannot appear during this call. A
   -- repeated id or correlation id inside one batch is the caller's error and fails the batch.
   with items as materialized (
-    select x.*, h.worker_target, h.turn_epoch + 1 as epoch, h.status = 'idle' as idle, b.output_box_id,
+    select x.*, h.tid as head_tid, h.worker_target, h.turn_epoch + 1 as epoch, h.status = 'idle' as idle,
+      b.output_box_id,
       -- An idle agent with an empty queue and a free box takes its first turn at once; other turns are queued.
-      h.status = 'idle' and row_number() over (partition by x.project_id, x.agent_id order by x.ord) = 1
-        and row_number() over (partition by b.output_box_id order by x.ord) = 1
+      h.status = 'idle' and x.ord <> all (v_later)
         and case when b.output_box_id is not distinct from h.home_box_id
           then not exists (select from state.borrowed_boxes o where o.box_id = b.output_box_id offset 0)
           else state.may_borrow_box(b.output_box_id) end
@@ -58,7 +73,8 @@ begin
     from unnest(v_items) with ordinality as x (inbox_id, agent_turn_id, project_id, agent_id, channel_id,
       correlation_id, recursion_depth, traceparent, parent_step_id, source_agent_id, source_agent_turn_id,
       source_step_id, payload, box, given_context_box_id, given_output_box_id, ord)
-    cross join lateral state.head(x.project_id, x.agent_id) h
+    cross join lateral (select h.ctid as tid, h.* from state.agent_state_head h
+      where h.ctid = v_heads[x.ord] offset 0) h
     cross join lateral (select coalesce(x.given_output_box_id, h.output_box_id) as output_box_id) b
     where coalesce(x.recursion_depth, 0) <= v_max_depth
       and (x.given_context_box_id is null or exists (select from cards.boxes b
@@ -91,20 +107,20 @@ begin
     null)::state.verdict) filter (where not lease), coalesce(array_agg(inbox_id), '{}'), bool_or(idle and not lease),
     bool_or(box is not null), array_agg(row(project_id, agent_id, agent_turn_id, inbox_id, channel_id,
       coalesce(recursion_depth, 0), parent_step_id, traceparent, payload ->> 'context_box_id', output_box_id, null,
-      payload ? 'budget_id', v_now)::state.leasing) filter (where lease), bool_or(set_back)
+      payload ? 'budget_id', v_now, head_tid)::state.leasing) filter (where lease), bool_or(set_back)
   into v_done, v_new, v_left, v_boxed, v_leases, v_set_back from items;
+  if v_done is not null then
+    return query select * from unnest(v_done);
+  end if;
+  if v_leases is not null then
+    return query select * from state.lease(v_leases);
+  end if;
   if v_set_back then
     -- The clock was set back: the new rows are older than the last one that was leased.
     update state.agent_state_head h set queued_since = v_now
     from unnest(v_projects, v_agents) as a (project_id, agent_id)
     cross join lateral state.head_ctid(a.project_id, a.agent_id) as at (tid)
     where h.ctid = at.tid and h.queued_since > v_now;
-  end if;
-  if v_done is not null then
-    return query select * from unnest(v_done);
-  end if;
-  if v_leases is not null then
-    return query select * from state.lease(v_leases);
   end if;
   -- Idle but not leased above: an older turn is queued, or the box is in use.
   if v_left then

@@ -18,7 +18,7 @@ begin
       h.active_agent_turn_id = i.agent_turn_id and h.status = 'suspended',
       -- Only a started turn can have batches; a queued one may have a budget.
       case when h.active_agent_turn_id = i.agent_turn_id then h.holds else i.payload ? 'budget_id' end,
-      coalesce(t.stopped_by, 'an unnamed caller'), coalesce(t.reason, 'no reason was given'))::state.ending
+      coalesce(t.stopped_by, 'an unnamed caller'), coalesce(t.reason, 'no reason was given'), null)::state.ending
     from unnest(p_turns, p_card_ids, p_stopped_by, p_reasons) as t (turn, card_id, stopped_by, reason)
     join state.agent_inbox i on i.agent_turn_id = t.turn and i.message_type in ('turn', 'ui_action')
     cross join lateral state.head(i.project_id, i.agent_id) h

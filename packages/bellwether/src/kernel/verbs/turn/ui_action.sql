@@ -18,7 +18,7 @@ begin
   v_now := state.now();
 
   with items as materialized (
-    select distinct on (x.project_id, x.agent_id) x.*, h.turn_epoch + 1 as epoch, h.worker_target,
+    select distinct on (x.project_id, x.agent_id) x.*, h.ctid as head_tid, h.turn_epoch + 1 as epoch, h.worker_target,
       coalesce(x.channel_id, 'public') as channel
     from rows from (json_to_recordset(p_items) as (inbox_id text, agent_turn_id text, project_id text, agent_id text,
       action_id text, channel_id text, traceparent text, payload jsonb, built_in boolean)) with ordinality
@@ -45,7 +45,7 @@ begin
   )
   select coalesce(array_agg(row('accepted', project_id, agent_id, agent_turn_id, epoch, inbox_id, worker_target,
     channel, null)::state.verdict), '{}'), array_agg(row(project_id, agent_id, agent_turn_id, inbox_id, channel, 0,
-    null, traceparent, payload ->> 'context_box_id', null, action_id, false, null)::state.leasing)
+    null, traceparent, payload ->> 'context_box_id', null, action_id, false, null, head_tid)::state.leasing)
     into v_done, v_leases from items;
   perform state.lease(v_leases);
   return query select * from unnest(v_done);

@@ -32,7 +32,7 @@ begin
     select row(l.project_id, l.agent_id, l.active_agent_turn_id, true, 'failed', 'budget_exceeded',
       p_card_ids[row_number() over (order by l.project_id, l.agent_id)],
       null, 'budget_exceeded', l.status = 'suspended', true, 'watchdog',
-      'the turn exceeded its budget: ' || array_to_string(l.keys, ', '))::state.ending
+      'the turn exceeded its budget: ' || array_to_string(l.keys, ', '), null)::state.ending
     from (
       select h.project_id, h.agent_id, h.active_agent_turn_id, h.status, (select state.exceeded_keys(b)
         from state.budgets b where b.agent_turn_id = t) as keys from unnest(v_turns) t

@@ -27,7 +27,7 @@ begin
         when 'timeout_reaped_by_watchdog' then 'its worker stopped sending beats, and no worker took the turn over'
         when 'max_deaths' then 'its workers died while they ran it, as often as worker.max_deaths allows'
         when 'suspended_unresumable' then 'it waited for results that did not arrive'
-        end)::state.ending
+        end, null)::state.ending
     from (
       select o.*, h.holds from unnest(v_overdue) o
       join state.agent_state_head h on h.project_id = o.project_id and h.agent_id = o.agent_id
