@@ -16,7 +16,10 @@ const otherSessions = `select count(*) from pg_stat_activity
 export interface CostMeter {
   /** Measures CPU and WAL from now on; the returned function ends the measurement and divides by the number of jobs. */
   start(): Promise<(jobs: number) => Promise<Figures>>
-  /** Row versions written since the meter was opened, per job. Waits until every other session of the database is closed. */
+  /**
+   * Row versions written since the meter was opened, per job, the share of HOT updates, and an upper bound of index entries (a row may be outside a
+   * partial index). Waits until every other session of the database is closed.
+   */
   rowVersions(jobs: number): Promise<Figures>
   close(): Promise<void>
 }
@@ -41,7 +44,9 @@ export async function openCostMeter(databaseUrl: string): Promise<CostMeter> {
   }
   const written = () =>
     numbers(`select sum(n_tup_ins) as rows_inserted, sum(n_tup_upd) as rows_updated,
-      sum(n_tup_hot_upd) as rows_updated_hot, sum(n_tup_del) as rows_deleted from pg_stat_user_tables`)
+      sum(n_tup_hot_upd) as rows_updated_hot, sum(n_tup_del) as rows_deleted,
+      sum(n_tup_ins + n_tup_upd) as row_versions, sum((n_tup_ins + n_tup_upd - n_tup_hot_upd) * i.indexes) as index_inserts_max
+      from pg_stat_user_tables t cross join lateral (select count(*) as indexes from pg_index x where x.indrelid = t.relid) i`)
   const writtenBefore = await written()
   return {
     async start() {
@@ -51,7 +56,9 @@ export async function openCostMeter(databaseUrl: string): Promise<CostMeter> {
     async rowVersions(jobs) {
       // A session adds its counts to the statistics when it ends.
       while ((await numbers(otherSessions))['count']! > 0) await new Promise((resolve) => setTimeout(resolve, 20))
-      return perJob(writtenBefore, await written(), jobs)
+      const rows = perJob(writtenBefore, await written(), jobs)
+      const { rows_updated: updated = 0, rows_updated_hot: hot = 0 } = rows
+      return { ...rows, hot_share: updated === 0 ? 1 : Math.round((hot / updated) * 100) / 100 }
     },
     close: () => client.end(),
   }

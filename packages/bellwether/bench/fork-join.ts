@@ -59,10 +59,10 @@ export async function forkJoin(url: string, rounds: number): Promise<ForkJoinFig
     agent: () => agent,
   })
   const joiner = runJoiner({ ...common, bell })
-  /** By an index of few rows: a count over all of history would be most of what is measured. */
+  /** From the queue and the heads: a count over all of history would be most of what is measured. */
   const busy = async (): Promise<boolean> => {
     const heads = 'select from state.agent_state_head where active_agent_turn_id is not null'
-    const rows = "select from state.agent_inbox where status in ('queued', 'pending')"
+    const rows = 'select from state.queue'
     const [row] = await db.query<{ busy: boolean }>({ text: `select exists (${heads}) or exists (${rows}) as busy` })
     return row?.busy ?? true
   }
