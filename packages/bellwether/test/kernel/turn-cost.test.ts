@@ -62,7 +62,8 @@ it('a bulk turn inserts 7 rows, updates 5 and writes at most 3,600 bytes of WAL'
     for (let tries = 1; tries < triesMax && !isClean(perTurn); tries += 1) perTurn = await measured()
     // Inbox row, queue row, three events, card, box entry; the head three times, the inbox row twice.
     expect(perTurn).toMatchObject({ inserted: 7, updated: 5, deleted: 1 })
-    if (isClean(perTurn)) expect(perTurn.wal).toBeLessThanOrEqual(walMax)
+    // If no measurement was clean, only the rows count.
+    expect(isClean(perTurn) ? perTurn.wal : 0).toBeLessThanOrEqual(walMax)
   } finally {
     await db.close()
   }

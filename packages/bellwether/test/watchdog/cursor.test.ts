@@ -243,7 +243,7 @@ it('[T2.5] a reader whose page ends between the task event and the state event o
   await t.agents('ender')
   await deliverTurn(t, await t.running('ender'))
   const all = await readEvents(t.db, start, 100)
-  expect(all.map(({ kind, payload }) => `${kind} ${payload['status']}`)).toEqual([
+  expect(all.map(({ kind, payload }) => [kind, payload.status].join(' '))).toEqual([
     'state dispatched',
     'state running',
     'task success',
