@@ -10,7 +10,7 @@ import { cgroupHome } from '../../src/ports/processes/cgroup.js'
 import { killTree } from '../../src/ports/processes/kill-tree.js'
 import { freezeTree, thawTree } from '../../src/ports/processes/freeze-tree.js'
 import { openGuardian } from '../../src/ports/processes/guardian.js'
-import { readProcess, readSelf } from '../../src/ports/processes/proc.js'
+import { readProcess, readProcesses, readSelf } from '../../src/ports/processes/proc.js'
 import { sweepOlder, sweepOrphans } from '../../src/ports/processes/sweep.js'
 import { tokenName, writeToken } from '../../src/ports/processes/token.js'
 import { manualTimeout } from '../support/manual-timeout.js'
@@ -105,6 +105,27 @@ describe('the guardian', () => {
     const pid = sleeper(token)
     guardian.close()
     await gone(pid)
+  })
+
+  it('a cleaner that was killed is replaced while a turn is watched', async () => {
+    const token = `guardian-test-cleaner-${process.pid}`
+    const guardian = openGuardian({ ...options, ttlMs: 60_000, workerTokens: token })
+    onTestFinished(() => guardian.close())
+    const cleaner = () =>
+      readProcesses().find(({ pid, zombie }) => {
+        const path = `/proc/${pid}/cmdline`
+        if (zombie || !existsSync(path)) return false
+        const words = readFileSync(path, 'utf8').split('\0')
+        return words.includes('bellwether-cleaner') && words.includes(token)
+      })?.pid
+    await guardian.watch(token, systemClock.monotonicMs())
+    const first = await until('the cleaner runs', async () => cleaner())
+    process.kill(first, 'SIGKILL')
+    const second = await until('another cleaner runs', async () => {
+      const pid = cleaner()
+      return pid === first ? undefined : pid
+    })
+    expect(second).not.toBe(first)
   })
 
   it('without a running guardian no command starts', async () => {

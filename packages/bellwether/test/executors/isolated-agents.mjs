@@ -1,5 +1,7 @@
 /** Agents for isolation.test.ts. */
+import { execFileSync } from 'node:child_process'
 import { appendFileSync } from 'node:fs'
+import { getHeapStatistics } from 'node:v8'
 
 const fileOf = (turn) => turn.turn.payload.file
 
@@ -39,6 +41,16 @@ export default {
   },
   async memory() {
     for (const all = []; ;) all.push(Array.from({ length: 1_000 }, Math.random))
+  },
+  async limit() {
+    return { deliver: { text: String(getHeapStatistics().heap_size_limit) } }
+  },
+  /** Leaves a process without an environment in a session of its own, whose parent has ended; it writes its pid. */
+  async hides(turn) {
+    const script = 'setsid sh -c "echo \\$\\$ > $0; exec sleep 1000" & until [ -s $0 ]; do sleep 0.01; done'
+    execFileSync('/bin/sh', ['-c', script, fileOf(turn)], { env: {}, stdio: 'ignore' })
+    if (turn.turn.payload.exits) process.exit(3)
+    return { deliver: { text: 'left' } }
   },
   async exits() {
     process.exit(3)

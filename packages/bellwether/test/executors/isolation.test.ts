@@ -161,6 +161,12 @@ describe.each(['thread', 'process'] as const)('in a %s', (isolation) => {
     })
   })
 
+  it(`a function in a ${isolation} has the heap of its memory limit`, async () => {
+    const { text } = await s.run('limit')
+    // The limit of 64 MiB, and up to 48 MiB for new objects; without a limit it is at least 512 MiB.
+    expect(Number(text) / 1_048_576).toBeLessThan(200)
+  })
+
   it(`a function in a ${isolation} that calls process.exit ends its own turn as agent_crashed`, async () => {
     expect(await s.run('exits')).toMatchObject({
       outcome: 'failed',

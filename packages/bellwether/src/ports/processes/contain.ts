@@ -25,7 +25,7 @@ export interface ContainOptions {
   readonly stdin: number | 'pipe'
   /** The turn's token, which `env` contains too. It names the cgroup. */
   readonly token: string
-  /** The program is a Node program that exchanges messages (structured clones). It gets no subreaper, which has no channel to pass on. */
+  /** The program is a Node program that exchanges messages (structured clones). */
   readonly messages?: boolean
 }
 
@@ -45,7 +45,7 @@ libc.func('int prctl(int, ulong, ulong, ulong, ulong)')(36, 1, 0, 0, 0)
 const signal = libc.func('void *signal(int, intptr_t)')
 for (let number = 1; number < 32; number += 1) signal(number, 0)
 const fcntl = libc.func('int fcntl(int, int, int)')
-for (let file = 0; file < 4; file += 1) fcntl(file, 2, 0)
+for (let file = 0; file < 5; file += 1) fcntl(file, 2, 0)
 const env = Object.entries(process.env).filter(([name]) => name.startsWith('${envPrefix}'))
 libc.func('int execve(str, char **, char **)')(args[0], [...args, null], [...env.map((one) => one.join('=').slice(1)), null])
 process.exit(126)`
@@ -53,13 +53,22 @@ process.exit(126)`
 // The shell reports the end of the program on file 3, because it must outlive the program: if it ended first, orphans would get
 // another parent before the caller has found them. Its own messages (such as "Killed") are dropped. The trap lets it survive SIGTERM, and is
 // not inherited by the program.
-const superviseProgram = `exec 4>&2 2> /dev/null
+// File 4 is the program's channel for messages, if it has one.
+const superviseProgram = `exec 5>&2 2> /dev/null
 trap : TERM INT HUP QUIT
 unset PWD OLDPWD
-"$@" 2>&4 3>&- 4>&-
+(exec "$@" 2>&5 3>&- 5>&-)
 echo $? >&3
-exec 3>&- 4>&- < /dev/null > /dev/null
+exec 3>&- 4>&- 5>&- < /dev/null > /dev/null
 while left=; read -r left < /proc/$$/task/$$/children; [ -n "$left" ]; do sleep 0.02; done`
+
+// Node opens the channel that these variables name, and would take messages that are meant for the program.
+const keepChannel = [
+  '/usr/bin/env',
+  ...['NODE_CHANNEL_FD', 'NODE_CHANNEL_SERIALIZATION_MODE'].flatMap((name) => ['-u', name]),
+  `${envPrefix}NODE_CHANNEL_FD=4`,
+  `${envPrefix}NODE_CHANNEL_SERIALIZATION_MODE=advanced`,
+]
 
 /** Throws if the operating system refuses to start a process; `exit` reports a program that cannot be run. */
 export function spawnContained(command: readonly [string, ...string[]], options: ContainOptions): Contained {
@@ -67,20 +76,22 @@ export function spawnContained(command: readonly [string, ...string[]], options:
   // A program that cannot be run is started directly, so that the caller gets the error of the operating system.
   const runnable = isRunnable(command[0], cwd, env['PATH'] ?? '')
   const [program, ...args] = (runnable ? inCgroup(token, command) : undefined) ?? command
-  const koffi = runnable && program === command[0] && !messages ? subreaperLibrary() : undefined
+  const koffi = runnable && program === command[0] ? subreaperLibrary() : undefined
   if (koffi === undefined) {
     const stdio: StdioOptions = [stdin, 'pipe', 'pipe', ...(messages ? ['ipc' as const] : [])]
     const child = spawn(program, args, { cwd, env, detached: true, stdio, serialization: 'advanced' })
     return { child, exit: exitOf(child) }
   }
   const shell = ['/bin/sh', '-c', superviseProgram, 'bellwether-subreaper', ...command]
-  const stdio: StdioOptions = [stdin, 'pipe', 'pipe', 'pipe']
+  const stdio: StdioOptions = [stdin, 'pipe', 'pipe', 'pipe', ...(messages ? ['ipc' as const] : [])]
   const renamed = Object.fromEntries(Object.entries(env).map(([name, value]) => [`${envPrefix}${name}`, value]))
-  const child = spawn(process.execPath, ['-e', becomeSubreaper, '--', koffi, ...shell], {
+  const [first, ...rest] = [...(messages ? keepChannel : []), process.execPath, '-e', becomeSubreaper, '--', koffi]
+  const child = spawn(first!, [...rest, ...shell], {
     cwd,
     env: { ...renamed, [tokenName]: token },
     detached: true,
     stdio,
+    serialization: 'advanced',
   })
   const report = child.stdio[3] as Readable | undefined
   return { child, exit: Promise.race([exitOf(child), ...(report === undefined ? [] : [reportedBy(report)])]) }
