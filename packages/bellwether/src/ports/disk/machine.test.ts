@@ -28,8 +28,9 @@ it('describes this process and reports impossible pids as dead', async () => {
 })
 
 it('reports a process that has ended as dead before its parent reads its exit code', async () => {
-  // `exec` replaces the parent by a program that does not wait for children.
-  const parent = spawn('/bin/sh', ['-c', 'true & echo $!; exec sleep 900'])
+  // `exec` replaces the parent by a program that does not wait for children; the child ends only after that.
+  const child = 'until read -r name < /proc/$PPID/comm && [ "$name" = sleep ]; do sleep 0.01; done'
+  const parent = spawn('/bin/sh', ['-c', 'sh -c "$0" & echo $!; exec sleep 900', child])
   onTestFinished(() => void parent.kill('SIGKILL'))
   const [text] = (await once(parent.stdout, 'data')) as [Buffer]
   const pid = Number(text.toString())
