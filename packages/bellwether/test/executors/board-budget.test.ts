@@ -79,12 +79,17 @@ async function open(): Promise<void> {
     onBeat: (turn, askedMs) => b.executor.renew(turn, askedMs),
     guarded: (turn) => b.executor.guards(turn),
   })
-  const working = until('the tests have ended', async () => {
-    await worker.step()
-    return ended.signal.aborted || undefined
-  })
+  const working = until(
+    'the tests have ended',
+    async () => {
+      await worker.step()
+      return ended.signal.aborted || undefined
+    },
+    1_200_000,
+  )
   close = async () => {
     await working
+    for (const scope of worker.running.values()) scope.cancellation.cancel('draining')
     await turnsDone(worker)
     await opened.board.close()
   }
