@@ -77,6 +77,7 @@ export async function benchView({ onProgress, quick }: ViewOptions): Promise<obj
       ratios: {
         // Both get the same directory repeatedly and may use their caches.
         dir_vs_find: against(http?.find_dir_ms, http?.dir_again_ms),
+        dir_vs_find_names: against(http?.find_dir_names_ms, http?.dir_again_ms),
         dir_first_vs_find: against(http?.find_dir_ms, http?.dir_ms),
         search_vs_find: against(find?.search_ms, http?.search_ms),
         scan_vs_find: against(find?.scan_ms, scan?.ms),
@@ -116,8 +117,10 @@ function child(script: string, ...args: (string | number)[]): unknown {
 }
 
 /** Prints names only, which is less than the view returns. */
-const findDirectory = (root: string, top: number): number =>
-  timeCommand('find', [root + topOf(top)], filesPerTop + 5).ms
+/** The fields of the view's entries: name, path, kind, size and two times. */
+const sameFields = '%f %p %y %s %T@ %C@\n'
+const findDirectory = (root: string, top: number, fields: 'names' | 'same'): number =>
+  timeCommand('find', [root + topOf(top), ...(fields === 'same' ? ['-printf', sameFields] : [])], filesPerTop + 5).ms
 
 function measureFind({ root, files }: Corpus, hits: number): { search_ms: number; scan_ms: number } {
   const entries = files + directoriesOf(files) + 1
@@ -135,6 +138,7 @@ interface OverHttp {
   readonly dir_ms: number
   readonly dir_again_ms: number
   readonly find_dir_ms: number
+  readonly find_dir_names_ms: number
   readonly search_ms: number
 }
 
@@ -142,12 +146,13 @@ async function overHttp({ root, files }: Corpus, hits: number, onProgress: (line
   const server = await startViewServer()
   try {
     const ingestEvents = await ingest(server, files, onProgress)
-    const { first, again, find } = await directory(server, (top) => findDirectory(root, top))
+    const { first, again, find, findNames } = await directory(server, (top, fields) => findDirectory(root, top, fields))
     return {
       ingest_events_per_s: ingestEvents,
       dir_ms: first,
       dir_again_ms: again,
       find_dir_ms: find,
+      find_dir_names_ms: findNames,
       search_ms: await searchOverHttp(server, hits),
     }
   } finally {

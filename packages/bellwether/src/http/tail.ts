@@ -47,6 +47,8 @@ const cachedMax = 5_000
 const pageMax = 1_000
 // Short enough to seem immediate to a person; each read uses an index.
 const pollDefaultMs = 200
+// Without new events it reads once per second; the bell announces the next one.
+const idleFactor = 5
 
 interface Position {
   readonly era: bigint
@@ -110,7 +112,8 @@ export function openTail({ db, clock, log, pollMs = pollDefaultMs }: TailOptions
     for (const next of waiters) next()
   }
 
-  async function readNew(): Promise<void> {
+  async function readNew(): Promise<'idle' | 'read'> {
+    let result: 'idle' | 'read' = 'idle'
     while (followers > 0 && from !== undefined) {
       const startedAt = to
       const events = await readEvents(db, to, pageMax).catch(async (error: unknown) => {
@@ -121,8 +124,10 @@ export function openTail({ db, clock, log, pollMs = pollDefaultMs }: TailOptions
       })
       // The tail may have got a new position during the read.
       if (events.length > 0 && to === startedAt) add(events)
-      if (events.length < pageMax) return
+      if (events.length > 0) result = 'read'
+      if (events.length < pageMax) return result
     }
+    return result
   }
 
   async function since(cursor: string, max: number): Promise<readonly OutboxEvent[]> {
@@ -163,7 +168,12 @@ export function openTail({ db, clock, log, pollMs = pollDefaultMs }: TailOptions
   return {
     now,
     wake: () => wake.now(),
-    run: (signal) => loop({ name: 'read new events', intervalMs: pollMs, clock, log, signal }, readNew, wake),
+    run: (signal) =>
+      loop(
+        { name: 'read new events', intervalMs: pollMs, idleMaxMs: pollMs * idleFactor, clock, log, signal },
+        readNew,
+        wake,
+      ),
     async follow() {
       followers += 1
       // The first follower: the cache is out of date.

@@ -50,9 +50,13 @@ export function openJoiner({ kernel }: { readonly kernel: Kernel }): Joiner {
   }
 }
 
-// A batch whose ring was lost waits at most this long; an idle step costs one indexed read.
+// A batch whose ring was lost waits at most this long: `joinPollMs` while there are batches, else `idlePollMs`. An idle step costs one
+// indexed read.
 const joinPollMs = 250
+const idlePollMs = 1_000
 const joinSoonestMs = 5
+// The joiner uses at most a third of a connection's time: if the database is busy, it looks less often.
+const restFactor = 2
 
 export interface JoinerOptions {
   readonly kernel: Kernel
@@ -69,11 +73,14 @@ export async function runJoiner({ kernel, bell, clock, log, signal }: JoinerOpti
   const step = async () => {
     // Repeats while a batch is due before the next poll.
     for (;;) {
+      const startMs = clock.monotonicMs()
       const dueInMs = await joiner.step()
-      if (signal.aborted || dueInMs === undefined || dueInMs > joinPollMs) return
-      await wake.wait(Math.max(joinSoonestMs, dueInMs), signal)
+      if (dueInMs === undefined) return 'idle'
+      if (signal.aborted || dueInMs > joinPollMs) return 'waiting'
+      const restMs = (clock.monotonicMs() - startMs) * restFactor
+      await wake.wait(Math.min(joinPollMs, Math.max(joinSoonestMs, dueInMs, restMs)), signal)
     }
   }
-  await loop({ name: 'joiner', intervalMs: joinPollMs, clock, log, signal }, step, wake)
+  await loop({ name: 'joiner', intervalMs: joinPollMs, idleMaxMs: idlePollMs, clock, log, signal }, step, wake)
   await listening.stop()
 }
