@@ -112,8 +112,8 @@ export function openTail({ db, clock, log, pollMs = pollDefaultMs }: TailOptions
     for (const next of waiters) next()
   }
 
-  async function readNew(): Promise<'idle' | 'read'> {
-    let result: 'idle' | 'read' = 'idle'
+  async function readNew(): Promise<'quiet' | 'read'> {
+    let result: 'quiet' | 'read' = 'quiet'
     while (followers > 0 && from !== undefined) {
       const startedAt = to
       const events = await readEvents(db, to, pageMax).catch(async (error: unknown) => {
@@ -170,7 +170,7 @@ export function openTail({ db, clock, log, pollMs = pollDefaultMs }: TailOptions
     wake: () => wake.now(),
     run: (signal) =>
       loop(
-        { name: 'read new events', intervalMs: pollMs, idleMaxMs: pollMs * idleFactor, clock, log, signal },
+        { name: 'read new events', intervalMs: pollMs, quietMaxMs: pollMs * idleFactor, clock, log, signal },
         readNew,
         wake,
       ),

@@ -75,12 +75,12 @@ export async function runJoiner({ kernel, bell, clock, log, signal }: JoinerOpti
     for (;;) {
       const startMs = clock.monotonicMs()
       const dueInMs = await joiner.step()
-      if (dueInMs === undefined) return 'idle'
+      if (dueInMs === undefined) return 'quiet'
       if (signal.aborted || dueInMs > joinPollMs) return 'waiting'
       const restMs = (clock.monotonicMs() - startMs) * restFactor
       await wake.wait(Math.min(joinPollMs, Math.max(joinSoonestMs, dueInMs, restMs)), signal)
     }
   }
-  await loop({ name: 'joiner', intervalMs: joinPollMs, idleMaxMs: idlePollMs, clock, log, signal }, step, wake)
+  await loop({ name: 'joiner', intervalMs: joinPollMs, quietMaxMs: idlePollMs, clock, log, signal }, step, wake)
   await listening.stop()
 }

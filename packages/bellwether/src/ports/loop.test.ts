@@ -58,11 +58,11 @@ it('steps again without a pause if it is woken during a step', async () => {
   expect({ steps, slept: clock.slept }).toEqual({ steps: 2, slept: [] })
 })
 
-it('waits longer while its step is idle, up to a limit, and its interval after work', async () => {
+it('waits longer while its step has nothing to do, up to a limit, and its interval after work', async () => {
   const clock = recordingClock()
   const stop = new AbortController()
-  const results = ['idle', 'idle', 'idle', 'idle', 'worked', 'idle']
-  await loop({ name: 'it', intervalMs: 200, idleMaxMs: 1_000, clock, log, signal: stop.signal }, async () => {
+  const results = ['quiet', 'quiet', 'quiet', 'quiet', 'worked', 'quiet']
+  await loop({ name: 'it', intervalMs: 200, quietMaxMs: 1_000, clock, log, signal: stop.signal }, async () => {
     const result = results.shift()
     if (result === undefined) stop.abort()
     return result

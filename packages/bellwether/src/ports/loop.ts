@@ -13,8 +13,8 @@ export interface LoopOptions {
   readonly signal: AbortSignal
   /** No growing pause after failures: a watchdog that pauses too long has to start its watch window again (W2.10). */
   readonly steady?: boolean
-  /** While the step returns `idle`, the interval doubles up to this one. A wake-up still ends the wait. */
-  readonly idleMaxMs?: number
+  /** While the step returns `quiet`, the interval doubles up to this one. A wake-up still ends the wait. */
+  readonly quietMaxMs?: number
 }
 
 /** Ends a loop's wait early. */
@@ -54,11 +54,11 @@ export async function loop(
   wake: Wake = makeWake(options.clock),
 ): Promise<void> {
   let failures = 0
-  let idleMs = 0
+  let quietMs = 0
   while (!options.signal.aborted) {
     try {
-      const isIdle = (await step()) === 'idle'
-      idleMs = isIdle ? Math.min(options.idleMaxMs ?? 0, Math.max(idleMs, options.intervalMs) * 2) : 0
+      const isQuiet = (await step()) === 'quiet'
+      quietMs = isQuiet ? Math.min(options.quietMaxMs ?? 0, Math.max(quietMs, options.intervalMs) * 2) : 0
       failures = 0
     } catch (error) {
       failures += 1
@@ -67,7 +67,7 @@ export async function loop(
     const { intervalMs: baseMs, steady } = options
     const backoff = { mode: 'linear', baseMs, multiplier: 1, maxMs: pauseMaxMs, jitterPct: 0 } as const
     await wake.wait(
-      failures === 0 || steady ? Math.max(baseMs, idleMs) : backoffMs({ backoff }, failures),
+      failures === 0 || steady ? Math.max(baseMs, quietMs) : backoffMs({ backoff }, failures),
       options.signal,
     )
   }
