@@ -8,11 +8,11 @@ import { openKernel } from '../src/kernel/kernel.js'
 import { migrate } from '../src/kernel/schema/migrate.js'
 import { openDatabase } from '../src/ports/database/pool.js'
 import { uuidv7 } from '../src/ports/ids.js'
-import { silentBell } from '../test/support/silent-bell.js'
+import { quietBell } from './races.js'
 
 const { values } = parseArgs({ options: { url: { type: 'string' } } })
 const db = await openDatabase({ url: values.url ?? '', poolSize: 1 })
-const kernel = openKernel({ db, bell: silentBell, ids: uuidv7(systemClock, systemRandom) })
+const kernel = openKernel({ db, bell: quietBell, ids: uuidv7(systemClock, systemRandom) })
 const agents = Array.from({ length: 100 }, (_, index) => `a${index}`)
 await migrate(db)
 await kernel.putAgents(agents.map((agentId) => ({ projectId: 'p', agentId, workerTarget: 'w' })))

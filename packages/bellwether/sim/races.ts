@@ -17,7 +17,7 @@ import { openJoiner } from '../src/pmo/batches.js'
 import type { Story } from './story.js'
 
 const claimant = (workerId: string, max = 5) => ({ workerTarget: target, workerId, max, resumeLeaseSeconds: 60 })
-const quietBell = {
+export const quietBell = {
   kind: 'notify' as const,
   ring: async () => undefined,
   listen: async () => ({ stop: async () => undefined }),
