@@ -11,6 +11,7 @@ declare
   v_holding text[];
   v_done state.verdict[];
   v_next boolean;
+  v_moved boolean;
 begin
   select array_agg(e.agent_turn_id) filter (where e.was_suspended), array_agg(e.agent_turn_id) filter (where e.holds)
     into v_suspended, v_holding from unnest(p_endings) e;
@@ -72,6 +73,7 @@ begin
       turn_epoch = case when d.active then d.epoch + d.bump_epoch::int else i.turn_epoch end
     -- The head's lock covers the inbox rows of its agent.
     from ended d where i.ctid = d.inbox_tid
+    returning 1
   ), announced as (
     -- One row with two messages, the task event and the state event; a turn that was never leased has only the first.
     insert into state.outbox (project_id, channel_id, agent_id, kind, status, agent_turn_id, turn_epoch, traceparent,
@@ -93,8 +95,12 @@ begin
     from ended d where d.active and h.ctid = d.tid
   )
   select array_agg(row('ended', d.project_id, d.agent_id, d.agent_turn_id,
-      d.epoch + (d.active and d.bump_epoch)::int, d.inbox_id, null, null, null)::state.verdict), bool_or(d.next)
-  into v_done, v_next from ended d;
+      d.epoch + (d.active and d.bump_epoch)::int, d.inbox_id, null, null, null)::state.verdict), bool_or(d.next),
+    (select count(*) from settled) < count(d.inbox_tid)
+  into v_done, v_next, v_moved from ended d;
+  if v_moved then
+    perform state.raise_conflict();
+  end if;
   return query select * from unnest(v_done);
 
   if v_next then

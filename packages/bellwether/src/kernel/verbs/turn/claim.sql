@@ -120,6 +120,14 @@ begin
 
     -- The other rows.
     if v_taken < cardinality(v_seen) then
+      -- Another program changed the row without its head's lock, so that it moved from its position.
+      if exists (select from unnest(v_seen) s (inbox_id) cross join lateral state.inbox_row(s.inbox_id) i
+        cross join lateral state.head(i.project_id, i.agent_id) h
+        where i.status = 'pending' and i.message_type in ('turn', 'ui_action') and h.status = 'running'
+          and i.agent_turn_id = h.active_agent_turn_id and i.turn_epoch = h.turn_epoch)
+      then
+        perform state.raise_conflict();
+      end if;
       delete from state.queue q using unnest(v_seen, v_queue_tids) as s (inbox_id, tid)
       where q.ctid = s.tid and q.inbox_id = s.inbox_id
         and not exists (select from state.inbox_row(s.inbox_id) i where i.in_queue);
