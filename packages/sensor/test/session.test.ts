@@ -77,7 +77,7 @@ describe('a sensor session', () => {
     writeFileSync(fixture.at('d', 'still-watching'), 'x')
     await barrier(server)
     expect(server.tree.has('/d/still-watching')).toBe(true)
-    expect(beats().length).toBeGreaterThan(before)
+    await until('a beat of the follower', () => beats().length > before)
     server.setRole('leader')
     await until('a second audit', () => server.audits.length === 2)
     expect(server.snapshots).toBe(1)

@@ -54,7 +54,7 @@ describe('the modules of a short command', () => {
   it('task with any verb defines that verb', async () => {
     const { loadTask } = await import('../../src/cli/work/task/task.js')
     const all = (await loadTask(undefined))(() => undefined).commands.map((command) => command.name())
-    expect(all).toHaveLength(20)
+    expect(all).toEqual(expect.arrayContaining(['add', 'list', 'show', 'edit', 'autopilot']))
     for (const verb of all) {
       const names = (await loadTask(verb))(() => undefined).commands.map((command) => command.name())
       expect(names).toContain(verb)

@@ -48,7 +48,7 @@ const kindOf = new Map<string, string>([
 ])
 
 describe('the calls in the source', () => {
-  const source = join(import.meta.dirname, '../../src')
+  const source = join(import.meta.dirname, '../../../src')
   const files = ['board', 'runtime', 'cli', 'http'].flatMap((folder) =>
     readdirSync(join(source, folder), { recursive: true, encoding: 'utf8' })
       .filter((name) => name.endsWith('.ts') && !name.endsWith('.test.ts'))
