@@ -169,15 +169,16 @@ async function claim(path: string): Promise<Claimed> {
   return { server, inode: ino }
 }
 
+const isMissing = (error: unknown) => error instanceof Error && 'code' in error && error.code === 'ENOENT'
 const ignoreMissing = (error: unknown) => {
-  if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error
+  if (!isMissing(error)) throw error
 }
 
 /** Removes sockets of killed hosts. A host touches its socket with every beat. */
 async function removeStale(folder: string): Promise<void> {
   for (const name of await readdir(folder)) {
     const file = join(folder, name)
-    const stat = await lstat(file).catch(() => undefined)
+    const stat = await lstat(file).catch(ignoreMissing)
     if (stat !== undefined && Date.now() - stat.mtimeMs > staleMs) await unlink(file).catch(ignoreMissing)
   }
 }
@@ -195,8 +196,13 @@ async function host(options: DoorbellOptions, { server, inode }: Claimed): Promi
     ended.abort()
     server.close()
     for (const { socket } of members) socket.destroy()
-    const isOurs = (await lstat(options.path).catch(() => undefined))?.ino === inode
-    if (isOurs) await unlink(options.path).catch(ignoreMissing)
+    try {
+      if ((await lstat(options.path)).ino === inode) await unlink(options.path)
+    } catch (error) {
+      if (isMissing(error)) return
+      // The next process that shares the bell replaces the socket.
+      options.log.warn({ err: error, path: options.path }, 'cannot remove the socket of the shared bell')
+    }
   }
   const listening = deferred<void>()
   server.on('connection', (socket) => void listening.promise.then(() => welcome(socket, members)))
@@ -223,7 +229,7 @@ async function beat(
 ): Promise<void> {
   while (!signal.aborted) {
     for (const { socket } of members) socket.write('\n')
-    // Another host may have replaced the path.
+    // Another host may have replaced or removed the socket; without the touch it counts as stale after a day.
     await utimes(path, new Date(), new Date()).catch(() => undefined)
     await clock.sleep(beatMs, signal)
   }
