@@ -34,7 +34,7 @@ const arrows = {
 const packages = ['base', 'protocol', 'sensor']
 const place = (part) =>
   packages.includes(part)
-    ? `^packages/${part}/src/((http/)?index|pipe|request-line|spending|task-input|thread)\\.ts$`
+    ? `^packages/${part}/src/((http/)?index|call-text|pipe|request-line|spending|task-input|thread)\\.ts$`
     : `${src}${part}(/|\\.ts$)`
 
 const arrowRules = Object.entries(arrows).map(([part, targets]) => ({

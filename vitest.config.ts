@@ -1,5 +1,4 @@
 /** All tests of the workspace. Each package keeps its own settings; what the runner shares stands here. */
-import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
 
 export default defineConfig({
@@ -9,8 +8,7 @@ export default defineConfig({
       'packages/bellwether/vitest.shared.config.ts',
       'scripts/vitest.config.ts',
     ],
-    // Tests wait a third of their time: three files side by side keep two cores busy; more than four only makes the one PostgreSQL cluster
-    // the bottleneck.
-    maxWorkers: Math.max(3, Math.min(4, availableParallelism())),
+    // Tests wait a third of their time: three files side by side keep two cores busy; more only makes the one PostgreSQL cluster the bottleneck.
+    maxWorkers: 3,
   },
 })

@@ -5,7 +5,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { open } from 'bellwether'
 
-const periodMs = Number(process.env.PERIOD_MS ?? 3_600_000)
+// 5 s, so that you see three periods; a real schedule has longer ones.
+const periodMs = Number(process.env.PERIOD_MS ?? 5_000)
 const periods = Number(process.env.PERIODS ?? 3)
 
 const bw = await open(process.env.DATABASE_URL ?? { embedded: '.bellwether/examples' })

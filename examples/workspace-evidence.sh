@@ -2,6 +2,8 @@
 # Workspace evidence: the board accepts "done" only if the claimed files exist and the checks pass. The first worker claims a file
 # that it did not write, and the board rejects the claim; the second one writes it. Needs no server and no database.
 set -eu
+# In a clone, npm ci has installed the program here.
+PATH=$PATH:$(cd "$(dirname "$0")/.." && pwd)/node_modules/.bin
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"

@@ -1,18 +1,19 @@
 /**
  * npm run docs: writes the files that are made from the source, so that they can be read without running it. Tests compare
- * each with what would be written now: sql.md in packages/bellwether/test/kernel, the other pages in docs.test.ts.
+ * each with what would be written now: sql.md in packages/bellwether/test/kernel, the other pages in docs.test.ts and dependencies.test.ts.
  */
-import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { chmod, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { migrate } from '../packages/bellwether/src/kernel/schema/migrate.js'
 import { startEmbedded } from '../packages/bellwether/src/ports/database/embedded.js'
 import { openDatabase } from '../packages/bellwether/src/ports/database/pool.js'
-import { cliPage } from './cli-page.js'
-import { eventsPage, httpPage } from './http-pages.js'
-import { settingsPage, turnPage } from './pages.js'
-import { sqlPage } from './sql-page.js'
+import { cliPage } from './pages/cli.js'
+import { dependenciesPage } from './dependencies.js'
+import { eventsPage, httpPage } from './pages/http.js'
+import { securityPage, settingsPage, turnPage } from './pages/pages.js'
+import { sqlPage } from './pages/sql.js'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 
@@ -41,6 +42,8 @@ const files = {
   'docs/reference/cli.md': await cliPage(),
   'docs/reference/http.md': httpPage(),
   'docs/reference/events.md': eventsPage(),
+  'docs/reference/dependencies.md': dependenciesPage(),
+  'docs/security.md': securityPage(await readFile(join(root, 'docs/security.md'), 'utf8')),
 }
 for (const [path, text] of Object.entries(files)) {
   await writeFile(join(root, path), text)

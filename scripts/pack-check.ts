@@ -9,6 +9,7 @@ import { createInterface } from 'node:readline'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { missingDocs, namedDocs } from './named-docs.js'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const packages = ['base', 'protocol', 'sensor', 'bellwether', 'demo'] as const
@@ -31,6 +32,25 @@ function install(modules: string): void {
     const target = join(modules, manifestOf(join(root, 'packages', name)).name)
     mkdirSync(target, { recursive: true })
     execFileSync('tar', ['xzf', join(folder, tarball), '-C', target, '--strip-components=1'])
+  }
+}
+
+function checkBillOfMaterials(modules: string): void {
+  const sbom = JSON.parse(readFileSync(join(modules, 'bellwether', 'sbom.cdx.json'), 'utf8')) as {
+    components: object[]
+  }
+  if (sbom.components.length === 0) throw new Error('sbom.cdx.json lists no package')
+}
+
+/** An installed package has no clone beside it: what its errors name must be in it. */
+function checkDocs(modules: string): void {
+  const own = join(modules, 'bellwether')
+  for (const file of ['README.md', 'LICENSE', 'docs/start.md', 'docs/index.md'])
+    if (!existsSync(join(own, file))) throw new Error(`the package has no ${file}`)
+  for (const name of packages) {
+    const { name: full } = manifestOf(join(root, 'packages', name))
+    const missing = missingDocs(namedDocs(join(modules, full, 'dist'), '.js'), own)
+    if (missing.length > 0) throw new Error(`the package does not have ${missing.join('; ')}`)
   }
 }
 
@@ -59,6 +79,7 @@ async function firstLine(child: ReturnType<typeof spawn>): Promise<Record<string
 async function checkUp(bin: string, project: string): Promise<void> {
   const child = spawn(bin, ['up', '--port', '0', '--json', '--parent-pipe'], {
     cwd: project,
+    env: { ...process.env, XDG_STATE_HOME: join(folder, 'state') },
     stdio: ['pipe', 'pipe', 'inherit'],
   })
   const ended = new Promise<unknown>((resolve) => child.once('exit', (code, signal) => resolve(code ?? signal)))
@@ -81,6 +102,8 @@ async function checkUp(bin: string, project: string): Promise<void> {
 try {
   const modules = join(folder, 'node_modules')
   install(modules)
+  checkBillOfMaterials(modules)
+  checkDocs(modules)
   link(modules)
   const bin = join(modules, 'bellwether', 'bin', 'bellwether.js')
   const run = (...words: string[]) => execFileSync(bin, words, { cwd: folder, encoding: 'utf8' })

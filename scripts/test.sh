@@ -67,6 +67,7 @@ need flock util-linux
 need nats-server nats-server
 need chromium chromium
 want bindfs bindfs 'the fuzz on several mounts uses one directory instead, where every host sees every change'
+want bwrap bubblewrap 'the tests of the sandbox use unshare alone'
 if [ ! -x node_modules/.bin/vitest ]; then
   say 'npm ci'
   npm ci || die 'npm ci failed'

@@ -1,22 +1,395 @@
 /**
- * Replaces a coding agent on a machine without an API key or a network: reads the prompt, fixes the one bug it knows, and
- * prints the same JSON lines as `claude -p --output-format stream-json`. If the prompt asks for a changelog, it claims a file
- * that it did not write, to show how the board handles a false claim.
+ * Replaces a coding agent on a machine without an API key or a network: `stand-in.mjs NAME FLAGS…` takes the flags of claude, codex,
+ * gemini, aider or opencode, reads the prompt from stdin, and prints what that program prints, with the token counts of a real task:
+ * 32,000 in the first message and 209,000 in all, mostly cache reads. It keeps sessions as that program does (sessions.mjs), and a resumed
+ * session continues after its last call of the model. It knows the tutorial's bug and changelog, and does what lines of the prompt that
+ * begin with `stand-in:` say (plan.mjs). Bellwether's tests use it, too.
  */
-import { readFileSync, writeFileSync } from 'node:fs'
+import { randomUUID } from 'node:crypto'
+import { writeFileSync } from 'node:fs'
+import { calls, costOf, unattended } from './facts.mjs'
+import { openInput } from './input.mjs'
+import { permission, useTool } from './permission.mjs'
+import { killAt, ordersIn, pauseAt, plan } from './plan.mjs'
+import { listSessions, openSession } from './sessions.mjs'
 
-const prompt = readFileSync(0, 'utf8')
-const print = (line) => process.stdout.write(`${JSON.stringify(line)}\n`)
-const answer = (text) =>
-  print({ type: 'result', subtype: 'success', is_error: false, result: text, total_cost_usd: 0.0123, usage })
-const usage = { input_tokens: 2100, output_tokens: 180 }
-
-print({ type: 'system', subtype: 'init', cwd: process.cwd() })
-if (/changelog/i.test(prompt)) {
-  answer('I wrote the changelog.\n{"summary":"Wrote the changelog.","files":["CHANGELOG.md"]}')
-} else {
-  const wrong = readFileSync('total.mjs', 'utf8')
-  print({ type: 'assistant', message: { content: [{ type: 'text', text: 'The loop overwrites the sum.' }], usage } })
-  writeFileSync('total.mjs', wrong.replace('cents = price', 'cents += price'))
-  answer('The loop kept only the last line; it adds now.\n{"summary":"Add every line.","files":["total.mjs"]}')
+const [, , name, ...flags] = process.argv
+const value = (flag) => (flags.includes(flag) ? flags[flags.indexOf(flag) + 1] : undefined)
+const print = (...events) => write(events.map((event) => `${JSON.stringify(event)}\n`).join(''))
+let prints = 0
+let orders = ''
+/** Every print is a point at which a test can kill the worker. */
+function write(text) {
+  process.stdout.write(text)
+  killAt((prints += 1), orders)
 }
+
+// Without these flags the programs refuse to write files when no person can confirm it. Claude: permission.mjs.
+const mayWrite = {
+  codex: () =>
+    ['workspace-write', 'danger-full-access'].includes(value('--sandbox')) ||
+    flags.some((flag) => flag === '--full-auto' || flag === '--dangerously-bypass-approvals-and-sandbox'),
+  gemini: () => flags.includes('--yolo') || ['auto_edit', 'yolo'].includes(value('--approval-mode')),
+  aider: () => true,
+  opencode: () => true,
+}
+
+const kinds = ['input', 'written', 'read', 'output']
+let costBefore = 0
+/** The calls since the last result, and what they used. */
+const made = []
+const total = () =>
+  Object.fromEntries(kinds.map((kind) => [kind, made.reduce((sum, call) => sum + calls[call][kind], 0)]))
+
+const answerOf = ({ answer, report, heard = [] }) => {
+  const text = [answer, ...heard.map((one) => `Heard: ${one}`)].join('\n')
+  return report === undefined ? text : `${text}\n${JSON.stringify(report)}`
+}
+/** Writes the files. Returns false if the flags do not allow it. */
+function writeFiles(writes) {
+  if (writes.length > 0 && !mayWrite[name]()) return false
+  for (const [path, text] of writes) writeFileSync(path, text)
+  return true
+}
+
+/** Each program's output for a plan; returns its exit code. `call` is true if the model is called now, not in an earlier process. */
+const programs = {
+  async claude(work, { id, call, hear }) {
+    const session = { session_id: id, uuid: randomUUID() }
+    const model = value('--model') ?? 'claude-sonnet-4-5-20250929'
+    const usageOf = ({ input, written, read, output }) => ({
+      input_tokens: input,
+      cache_creation_input_tokens: written,
+      cache_read_input_tokens: read,
+      output_tokens: output,
+      service_tier: 'standard',
+    })
+    const message = (call, content) => ({
+      type: 'assistant',
+      message: {
+        id: `msg_${call}`,
+        type: 'message',
+        role: 'assistant',
+        model,
+        content: [content],
+        stop_reason: null,
+        usage: usageOf(calls[call]),
+      },
+      parent_tool_use_id: null,
+      ...session,
+    })
+    const result = (id, content, isError = false) => ({
+      type: 'user',
+      message: { role: 'user', content: [{ tool_use_id: id, type: 'tool_result', content, is_error: isError }] },
+      parent_tool_use_id: null,
+      ...session,
+    })
+    const use = (call, tool, input) => message(call, { type: 'tool_use', id: `toolu_${call}`, name: tool, input })
+    print({
+      type: 'system',
+      subtype: 'init',
+      cwd: process.cwd(),
+      ...session,
+      tools: ['Bash', 'Edit', 'Glob', 'Grep', 'Read', 'Write'],
+      mcp_servers: [],
+      model,
+      permissionMode: value('--permission-mode') ?? 'default',
+      apiKeySource: 'ANTHROPIC_API_KEY',
+    })
+    await hear(session)
+    if (work.limited)
+      print({ type: 'rate_limit_event', rate_limit_info: { status: 'rejected', ...work.limited }, ...session })
+    if (await call(0))
+      print(
+        message(0, { type: 'text', text: work.think }),
+        use(0, 'Bash', { command: 'git status --short', description: 'Show what has changed' }),
+        result('toolu_0', ''),
+      )
+    if (await call(1))
+      print(use(1, 'Grep', { pattern: 'price', output_mode: 'content' }), result('toolu_1', 'No matches found'))
+    if (work.exit !== undefined) {
+      process.stderr.write('Error: the session was lost\n')
+      return work.exit
+    }
+    await call(2)
+    await hear(session)
+    const denials = []
+    const wanted = [
+      ...work.writes.map(([path, text]) => ['Write', { file_path: path, content: text }]),
+      ...(work.runs ?? []).map((command) => ['Bash', { command }]),
+    ]
+    for (const [at, [tool, input]] of wanted.entries()) {
+      const tool_use_id = `toolu_${2 + at}`
+      print(message(2, { type: 'tool_use', id: tool_use_id, name: tool, input }))
+      const { behavior, updatedInput, message: why } = await permission({ flags, value }, tool, input, tool_use_id)
+      if (behavior === 'allow') print(result(tool_use_id, useTool(tool, updatedInput)))
+      else {
+        denials.push({ tool_name: tool, tool_use_id, tool_input: input })
+        print(result(tool_use_id, why, true))
+      }
+    }
+    const allowed = denials.length === 0
+    for (const at of [3, 4])
+      if (await call(at)) print(use(at, 'Bash', { command: 'git diff --stat' }), result(`toolu_${at}`, ''))
+    await call(5)
+    await hear(session)
+    const ending = {
+      type: 'result',
+      is_error: work.fails === true,
+      duration_ms: 41_200,
+      duration_api_ms: 39_800,
+      num_turns: calls.length,
+      ...session,
+      total_cost_usd: costBefore + costOf(total()),
+      usage: usageOf(total()),
+      modelUsage: { [model]: { inputTokens: total().input, outputTokens: total().output, costUSD: costOf(total()) } },
+      permission_denials: denials,
+    }
+    if (work.turnsUp) {
+      // Versions differ: some set is_error and list errors, some do neither.
+      print({ ...ending, subtype: 'error_max_turns', errors: [] })
+      return 0
+    }
+    // The program reports an API error as a success with is_error.
+    const text = work.fails ? work.failure : allowed ? answerOf(work) : 'I need your permission to write the file.'
+    if (!work.fails) print(message(5, { type: 'text', text }))
+    print({ ...ending, subtype: 'success', result: text })
+    return work.fails ? 1 : 0
+  },
+  async codex(work, { id, call }) {
+    const item = (type, id, fields) => ({ type, item: { id: `item_${id}`, ...fields } })
+    const command = { type: 'command_execution', command: "bash -lc 'git status --short'", aggregated_output: '' }
+    print({ type: 'thread.started', thread_id: id }, { type: 'turn.started' })
+    if (await call(0)) print(item('item.completed', 0, { type: 'reasoning', text: `**${work.think}**` }))
+    if (await call(1))
+      print(
+        item('item.started', 1, { ...command, exit_code: null, status: 'in_progress' }),
+        item('item.completed', 1, { ...command, exit_code: 0, status: 'completed' }),
+      )
+    if (work.exit !== undefined) return work.exit
+    await call(2)
+    const allowed = writeFiles(work.writes)
+    const changes = work.writes.map(([path]) => ({ path, kind: 'add' }))
+    if (changes.length > 0)
+      print(item('item.completed', 2, { type: 'file_change', changes, status: allowed ? 'completed' : 'failed' }))
+    if (work.fails) {
+      print({ type: 'error', message: work.failure }, { type: 'turn.failed', error: { message: work.failure } })
+      return 1
+    }
+    for (const at of [3, 4, 5]) await call(at)
+    const text = allowed ? answerOf(work) : 'The sandbox is read-only, so I changed nothing.'
+    const { input, written, read, output } = total()
+    print(item('item.completed', 3, { type: 'agent_message', text }), {
+      type: 'turn.completed',
+      usage: {
+        input_tokens: input + written + read,
+        cached_input_tokens: read,
+        cache_write_input_tokens: written,
+        output_tokens: output,
+        reasoning_output_tokens: 300,
+      },
+    })
+    return 0
+  },
+  async gemini(work, { id, call, prompt }) {
+    const event = (type, fields) => ({ type, timestamp: new Date().toISOString(), ...fields })
+    const say = (content) => event('message', { role: 'assistant', content, delta: true })
+    const use = (id, tool_name, parameters) =>
+      event('tool_use', { tool_name, tool_id: `${tool_name}-${id}`, parameters })
+    const returned = (id, tool_name, fields) => event('tool_result', { tool_id: `${tool_name}-${id}`, ...fields })
+    print(
+      event('init', { session_id: id, model: value('--model') ?? 'gemini-2.5-pro' }),
+      event('message', { role: 'user', content: prompt }),
+    )
+    // The model's text arrives in pieces.
+    if (await call(0)) print(...work.think.split(/(?<= )/).map(say))
+    if (await call(1))
+      print(
+        use(0, 'read_file', { file_path: 'total.mjs' }),
+        returned(0, 'read_file', { status: 'success', output: '' }),
+      )
+    if (work.exit !== undefined) return work.exit
+    await call(2)
+    const allowed = writeFiles(work.writes)
+    for (const [at, [path, text]] of work.writes.entries())
+      print(
+        use(at + 1, 'write_file', { file_path: path, content: text }),
+        returned(
+          at + 1,
+          'write_file',
+          allowed
+            ? { status: 'success', output: `Successfully overwrote file: ${path}` }
+            : { status: 'error', error: { type: 'tool_not_registered', message: 'Tool "write_file" not found' } },
+        ),
+      )
+    if (!work.fails) for (const at of [3, 4, 5]) await call(at)
+    const { input, written, read, output } = total()
+    const sent = input + written + read
+    // Thoughts are part of the total only.
+    const tokens = {
+      total_tokens: sent + output,
+      input_tokens: sent,
+      output_tokens: output - 300,
+      cached: read,
+      input: sent - read,
+    }
+    const stats = {
+      ...tokens,
+      duration_ms: 41_200,
+      tool_calls: 1 + work.writes.length,
+      models: { 'gemini-2.5-pro': tokens },
+    }
+    if (work.fails) {
+      print(event('result', { status: 'error', error: { type: 'ApiError', message: work.failure }, stats }))
+      return 1
+    }
+    print(
+      say(allowed ? answerOf(work) : 'I cannot write files without approval.'),
+      event('result', { status: 'success', stats }),
+    )
+    return 0
+  },
+  async aider(work, { call }) {
+    const thousands = (count) =>
+      count < 1_000 ? `${count}` : count < 10_000 ? `${(count / 1_000).toFixed(1)}k` : `${Math.round(count / 1_000)}k`
+    const say = (line) => write(`${line}\n`)
+    say(
+      'Aider v0.86.1\nMain model: sonnet with diff edit format\nGit repo: .git with 3 files\nRepo-map: using 4096 tokens\n',
+    )
+    if (work.exit !== undefined) return work.exit
+    if (work.fails) {
+      // After the last retry it gives up, with exit code 0.
+      say(`litellm.InternalServerError: AnthropicException - ${work.failure}`)
+      say('The API provider is down or overloaded.\nRetrying in 0.2 seconds...')
+      say(`litellm.InternalServerError: AnthropicException - ${work.failure}`)
+      return 0
+    }
+    let session = 0
+    for (const [at, one] of calls.entries()) {
+      if (!(await call(at))) continue
+      if (at === calls.length - 1) writeFiles(work.writes)
+      session += costOf(one)
+      const cached = `${thousands(one.written)} cache write, ${thousands(one.read)} cache hit`
+      const sent = thousands(one.input + one.written + one.read)
+      say(at === 0 ? work.think : at < calls.length - 1 ? 'Looking at the files.' : answerOf(work))
+      say(`\nTokens: ${sent} sent, ${cached}, ${thousands(one.output)} received.`)
+      say(`Cost: $${costOf(one).toFixed(2)} message, $${session.toFixed(2)} session.`)
+    }
+    for (const [path] of work.writes) say(`Applied edit to ${path}`)
+    if (work.writes.length > 0)
+      if (!flags.includes('--no-auto-commits'))
+        say('Commit 4f5c1d2 fix: do the task\nYou can use /undo to undo and discard each aider commit.')
+    return 0
+  },
+  async opencode(work, { id: sessionID, call }) {
+    const event = (type, part) => ({
+      type,
+      timestamp: Date.now(),
+      sessionID,
+      part: { id: `prt_${type}`, sessionID, messageID: 'msg_1', type: type.replace('_', '-'), ...part },
+    })
+    const step = (at, reason) =>
+      event('step_finish', {
+        reason,
+        cost: costOf(calls[at]),
+        tokens: {
+          input: calls[at].input,
+          output: calls[at].output,
+          reasoning: 0,
+          cache: { read: calls[at].read, write: calls[at].written },
+        },
+      })
+    print(event('step_start', {}))
+    for (const at of [0, 1, 2, 3, 4]) {
+      if (!(await call(at))) continue
+      if (at === 0) print(event('text', { text: work.think }))
+      if (work.exit !== undefined) return work.exit
+      if (at === 2) writeFiles(work.writes)
+      const state = { status: 'completed', input: { filePath: 'total.mjs' }, output: '', title: 'total.mjs' }
+      print(event('tool_use', { type: 'tool', callID: `call_${at}`, tool: 'read', state }), step(at, 'tool-calls'))
+      print(event('step_start', {}))
+    }
+    if (work.fails) {
+      print({
+        type: 'error',
+        timestamp: Date.now(),
+        sessionID,
+        error: { name: 'APIError', data: { message: work.failure } },
+      })
+      return 1
+    }
+    await call(5)
+    print(event('text', { text: answerOf(work) }), step(5, 'stop'))
+    return 0
+  },
+}
+
+/** One prompt of the session, from its first call of the model to its result. */
+async function answer(session, input, prompt) {
+  session.prompt(prompt)
+  // Each result has its own usage, and the cost of the process.
+  costBefore += costOf(total())
+  made.length = 0
+  const open = session.open.map(({ text }) => text).join('\n')
+  const work = { ...plan(name, open, session, value('--model')), heard: [] }
+  await pauseAt('session', open)
+  orders = open
+  killAt(prints, orders)
+  async function hear(ids) {
+    for (const message of input.take()) {
+      const isNew = session.prompt(message)
+      if (isNew) {
+        work.heard.push(message.text)
+        for (const [order, path] of ordersIn(message.text))
+          if (order === 'write') work.writes.push([path, `${path}, by ${name}\n`])
+      }
+      if (flags.includes('--replay-user-messages'))
+        print({ ...message.event, ...ids, uuid: message.uuid, parent_tool_use_id: null, isReplay: true })
+    }
+  }
+  async function call(at) {
+    if (work.limited || session.calls.has(at) || work.calls?.includes(at) === false) return false
+    await pauseAt(at, open)
+    session.call(at, calls[at])
+    made.push(at)
+    return true
+  }
+  const exit = await programs[name](work, { id: session.id, call, hear, prompt: prompt.text })
+  if (work.exit === undefined && !work.fails && !work.turnsUp) session.end()
+  if (work.exit !== undefined) input.close()
+  return exit
+}
+
+async function main() {
+  if (name === 'opencode' && flags.slice(0, 2).join(' ') === 'session list') {
+    print(listSessions(name))
+    return 0
+  }
+  const missing = unattended[name].filter((flag) => !flags.includes(flag))
+  if (missing.length > 0) {
+    process.stderr.write(`${name}: this is interactive without ${missing.join(' ')}\n`)
+    return 64
+  }
+  const input = await openInput(value('--input-format') === 'stream-json')
+  await pauseAt('start', input.first.text)
+  const session = openSession(name, flags)
+  if ('fails' in session) {
+    process.stderr.write(`${session.fails}\n`)
+    if (name === 'claude')
+      print({
+        type: 'result',
+        subtype: 'error_during_execution',
+        is_error: true,
+        session_id: randomUUID(),
+        errors: [session.fails],
+      })
+    return session.exit
+  }
+  let exit = await answer(session, input, input.first)
+  // A message that arrives after the result is the next prompt.
+  for (let next = await input.next(); next !== undefined; next = await input.next())
+    exit = await answer(session, input, next)
+  return exit
+}
+
+process.exitCode = await main()

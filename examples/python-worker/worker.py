@@ -1,4 +1,4 @@
-"""A Bellwether worker in plain Python: claims turns, sends heartbeats, spends its budget, waits for a tool, delivers. See docs/worker-api.md.
+"""A Bellwether worker in plain Python: claims turns, sends heartbeats, spends its budget, waits for a tool, delivers. See docs/guides/worker-api.md.
 
     BELLWETHER_URL=http://127.0.0.1:7717 BELLWETHER_KEY=bw_... python3 worker.py TARGET
 """
@@ -26,7 +26,7 @@ def post(path, body):
 
 
 def work(turn):
-    fence, lost = {'turn_epoch': turn['turn_epoch']}, threading.Event()
+    fence, lost = {name: turn[name] for name in ('turn_epoch', 'lease_token')}, threading.Event()
     send = lambda what, **body: post(f"/turns/{turn['agent_turn_id']}/{what}", {**fence, **body})
 
     def beat():

@@ -14,7 +14,7 @@ export const common = {
   ssr: { resolve: { conditions } },
   test: {
     pool: 'forks' as const,
-    setupFiles: ['../../scripts/property-seed.ts'],
+    setupFiles: ['../../scripts/property-seed.ts', '../../scripts/state-home.ts'],
     globalSetup: ['./test/support/global-setup.ts'],
     // Tests judge what happened, not how fast: a busy machine fails none.
     testTimeout: 300_000,

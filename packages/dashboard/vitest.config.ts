@@ -10,7 +10,7 @@ export default defineConfig({
     name: 'dashboard',
     pool: 'forks',
     include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
-    setupFiles: ['../../scripts/property-seed.ts'],
+    setupFiles: ['../../scripts/property-seed.ts', '../../scripts/state-home.ts'],
     globalSetup: ['./test/support/build.ts'],
     // A browser on a busy machine.
     testTimeout: 300_000,

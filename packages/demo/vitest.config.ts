@@ -6,7 +6,7 @@ export default defineConfig({
     name: 'demo',
     pool: 'forks',
     include: ['src/**/*.test.ts'],
-    setupFiles: ['../../scripts/property-seed.ts'],
+    setupFiles: ['../../scripts/property-seed.ts', '../../scripts/state-home.ts'],
     testTimeout: 300_000,
     hookTimeout: 300_000,
   },

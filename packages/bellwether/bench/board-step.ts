@@ -3,10 +3,10 @@
  * idle step, and the median step that closes four runs and starts four, with their lines on a real disk.
  */
 import { autopilotStep } from '../src/board/dispatch/autopilot.js'
-import { localEvidence } from '../src/board/dispatch/local-evidence.js'
+import { localEvidence } from '../src/board/dispatch/evidence/local-evidence.js'
 import type { Spawner, TurnStatus } from '../src/board/ports.js'
-import { openDispatcher } from '../src/runtime/parts/board.js'
-import { openTaskRoot } from '../src/runtime/parts/task-root.js'
+import { openDispatcher } from '../src/runtime/parts/board/board.js'
+import { openTaskRoot } from '../src/runtime/parts/board/task-root.js'
 import { loadSettings } from '../src/settings/load.js'
 
 const quiet = { info: () => undefined, warn: () => undefined, error: () => undefined }
@@ -23,6 +23,8 @@ const status = async (key: string): Promise<TurnStatus> => {
 }
 const spawner: Spawner = {
   missingAgents: async () => [],
+  hasAgents: async () => true,
+  workspaceOf: async () => ({}),
   kernel: async () => null,
   async spawn({ key }) {
     turns.set(key, 'active')

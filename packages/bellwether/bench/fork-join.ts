@@ -1,7 +1,7 @@
 /**
- * A fork-join of a thousand children against a thousand plain turns, in one run, taking turns: the same agents, the same function
- * worker, an instruction for each. Plain: from the first enqueue to the last end in the store. Forked: from the parent's
- * enqueue to its own end, which comes after its children's results have reached it.
+ * Compares a fork-join of a thousand children with a thousand plain turns, alternately in one run: the same agents, the same function
+ * worker, one instruction each. Plain: from the first enqueue to the last end in the store. Forked: from the parent's enqueue to its
+ * end, which follows the results of all children.
  */
 import { systemClock, systemRandom } from '@bellwether/base'
 import { openKernel } from '../src/kernel/kernel.js'
@@ -59,7 +59,7 @@ export async function forkJoin(url: string, rounds: number): Promise<ForkJoinFig
     agent: () => agent,
   })
   const joiner = runJoiner({ ...common, bell })
-  /** From the queue and the heads: a count over all of history would be most of what is measured. */
+  /** Reads the queue and the heads; counting all finished turns would take longer than what is measured. */
   const busy = async (): Promise<boolean> => {
     const heads = 'select from state.agent_state_head where active_agent_turn_id is not null'
     const rows = 'select from state.queue'
@@ -80,7 +80,7 @@ export async function forkJoin(url: string, rounds: number): Promise<ForkJoinFig
   }
   /** Waits until all agents are idle after this many ends. It polls often, but not so often that polling is measured. */
   const timed = async (count: number, start: () => Promise<unknown>): Promise<number> => {
-    // What is left to do for a batch that has been answered must not be counted against the next run.
+    // The rest of an answered batch must not slow the next run down.
     while (await unsettled()) await systemClock.sleep(50)
     const before = await ended()
     const startedMs = systemClock.monotonicMs()
@@ -102,11 +102,11 @@ export async function forkJoin(url: string, rounds: number): Promise<ForkJoinFig
   const forked = (fork: 'reuse' | 'new') =>
     timed(children + 1, () => kernel.enqueue({ projectId, agentId: 'boss', payload: { fork } }))
   try {
-    // Warm code and statistics: what is compared is the shape of the work.
+    // Warm up code and statistics.
     for (let round = 0; round < 2; round += 1)
       for (const run of [plain, () => forked('reuse'), () => forked('new')]) await run()
     await db.query({ text: 'vacuum (analyze)' })
-    // Each beside a plain run of its own: a machine that is slower for a while is slower for both.
+    // In pairs: a machine that is slower for a while slows both.
     const pairs = { reuse: [] as Pair[], new: [] as Pair[] }
     for (let round = 0; round < rounds; round += 1) {
       for (const kind of ['reuse', 'new'] as const) {

@@ -1,6 +1,6 @@
 /**
- * Fills the tables with finished turns, as they are left by a system that has run for long: one inbox row, edge, card, box
- * entry and two events each. Written directly: it is the past, not what is measured.
+ * Fills the tables with finished turns, as on a system that has run for a long time: one inbox row, edge, card, box entry and two events
+ * each. The rows are written directly, because only what runs afterwards is measured.
  */
 import type { Database } from '../src/ports/database/database.js'
 

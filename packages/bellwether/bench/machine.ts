@@ -1,7 +1,6 @@
 /**
- * What a figure was measured on: the machine and the PostgreSQL server that every contender shares. Always holds: the
- * durability settings are reported beside the version, because a server that does not sync is not comparable. Leaves to
- * others: the peers' versions (peers/peers.ts) and our own.
+ * Describes what a figure was measured on: the machine and the PostgreSQL server that all contenders share, with its durability settings,
+ * because a server that does not sync is not comparable.
  */
 import { availableParallelism, cpus, release, totalmem, type } from 'node:os'
 import pg from 'pg'

@@ -1,8 +1,7 @@
 /**
- * How every contender of the turns bench is measured: the same three scenarios drive us and each peer through one small
- * interface. Always holds: a figure is returned only when every job ran and the contender's own store says that none is
- * left, so that no number can be made up; every wait is bounded. Leaves to others: what a contender is (peers/*.mjs,
- * turns.ts) and which figures are compared (turns.ts).
+ * Runs the three scenarios of the turns bench on any contender, ours or a peer, through one small interface. It returns a figure only if
+ * every job ran and the contender's own store shows none left, and every wait is bounded. peers/*.mjs and ours.ts are the contenders;
+ * turns.ts chooses the figures to compare.
  */
 import { openCostMeter, type CostMeter, type Figures } from './cost.js'
 
@@ -37,7 +36,7 @@ const passAimMs = 5_000 // a slow contender is measured on fewer jobs rather tha
 const passMaxMs = 12_000 // more than twice the aim: the machine may be busy with others
 const scenarioMaxMs = 30_000
 
-/** Ticks off jobs as their handlers run; `all` resolves when each of the expected ones has run. */
+/** Records which jobs have run; `all` resolves when every issued job has. */
 export class Ledger {
   readonly #ran = new Set<number>()
   #waiting: { upTo: number; resolve: () => void }[] = []
@@ -97,6 +96,7 @@ export async function measure(
   databaseUrl: string,
   open: (ledger: Ledger) => Promise<Contender>,
   n: number,
+  maxMs = scenarioMaxMs,
 ): Promise<Figures> {
   const ledger = new Ledger()
   const contender = await open(ledger)
@@ -105,7 +105,7 @@ export async function measure(
     let figures: Figures
     try {
       const course = { contender, ledger, meter }
-      figures = await within(scenarioMaxMs, `the ${scenario} scenario`, measured(scenario, course, n))
+      figures = await within(maxMs, `the ${scenario} scenario`, measured(scenario, course, n))
     } finally {
       await contender.close()
     }
@@ -129,7 +129,7 @@ async function measured(scenario: Scenario, { contender, ledger, meter }: Course
 
 const run = { bulk, single, idle }
 
-/** Twice: once apart (fill, then drain: the two rates), once with the worker running. The better overall counts. */
+/** Two passes: fill, then drain, for the two rates; and both at the same time. The better total counts. */
 async function bulk({ contender, ledger, meter }: Course, n: number): Promise<Figures> {
   const apart = contender.pausable ? await fillThenDrain(contender, ledger, n) : {}
   await contender.settle()
@@ -176,14 +176,14 @@ async function single({ contender, ledger, meter }: Course, n: number): Promise<
   return { n: count, overall_per_s: overall, enqueue_per_s: perSecond(count, enqueueMs), ...(await costPerJob(count)) }
 }
 
-/** From the call to the handler, on a system with nothing else to do: each trip begins when the one before is finished in the store. */
+/** From the call to the handler, on an idle system: each trip starts after the previous one is finished in the store. */
 async function idle({ contender, ledger }: Course, n: number): Promise<Figures> {
   const trips: number[] = []
   for (let trip = 0; trip < n + warmUpTrips; trip += 1) {
     await drained(contender, ledger)
     const [job] = ledger.issue(1) as [number]
     const starting = performance.now()
-    // The handler may finish before the enqueuing call returns: both are awaited, the later one ends the trip.
+    // The handler may finish before the enqueuing call returns; the later of the two ends the trip.
     await within(passMaxMs, 'a round trip', Promise.all([contender.enqueueOne(job), ledger.all()]))
     if (trip >= warmUpTrips) trips.push(performance.now() - starting)
   }
@@ -192,7 +192,7 @@ async function idle({ contender, ledger }: Course, n: number): Promise<Figures> 
   return { n: trips.length, p50_ms: rounded(percentile(trips, 0.5)), p95_ms: rounded(percentile(trips, 0.95)) }
 }
 
-/** Keeps the callers busy until `n` jobs are enqueued or the time for enqueuing is over; tells how many there were. */
+/** Enqueues with all callers until `n` jobs are enqueued or the time for enqueuing is over. Returns the number of jobs. */
 async function enqueueAll(contender: Contender, ledger: Ledger, n: number, how: 'bulk' | 'single'): Promise<number> {
   const step = how === 'bulk' ? batchSize : 1
   const until = performance.now() + passAimMs
@@ -209,7 +209,7 @@ async function enqueueAll(contender: Contender, ledger: Ledger, n: number, how: 
   return count
 }
 
-/** The handlers ran, and the store says so: that is what durable work means. */
+/** Waits until the handlers have run and the store shows it. */
 async function drained(contender: Contender, ledger: Ledger): Promise<void> {
   await within(passMaxMs, 'draining', ledger.all())
   const until = performance.now() + passMaxMs

@@ -1,6 +1,6 @@
 /**
- * Our side of the turns bench, through the public verbs: real enqueue, the real worker loop with a function agent, the real
- * notify bell, every trigger and constraint on. A job is a turn of one of the fleet's agents; its handler does nothing.
+ * Bellwether as a contender of the turns bench, through the public verbs: real enqueue, the real worker loop with a function agent, the
+ * real notify bell, every trigger and constraint. A job is a turn of one of the agents; its handler does nothing.
  */
 import { systemClock, systemRandom } from '@bellwether/base'
 import { openKernel, type Kernel } from '../src/kernel/kernel.js'
@@ -9,14 +9,18 @@ import { inProcessBell } from '../src/ports/bell/in-process.js'
 import { notifyBell } from '../src/ports/bell/notify.js'
 import { openDatabase } from '../src/ports/database/pool.js'
 import { uuidv7 } from '../src/ports/ids.js'
+import type { TurnContext } from '../src/worker/agent.js'
+import { openTranscriptWriter } from '../src/worker/transcript.js'
 import { runWorker, type RunningWorker } from '../src/worker/loop.js'
 import type { Contender, Ledger } from './measure.js'
 
 export const fleetSize = 20_000
 const projectId = 'bench'
 const workerTarget = 'bench'
-// What runs at once; claims of up to this many share a round trip.
-const concurrency = 1_000
+// What runs at once: enough for three batches of deliveries and a claim in flight at the same time.
+const concurrency = 1_500
+// The default of worker.transcript_max_bytes.
+const maxBytes = 4_194_304
 
 export const quiet = {
   info: () => undefined,
@@ -39,8 +43,26 @@ export interface Ours extends Contender {
   readonly kernel: Kernel
 }
 
-export async function ours(databaseUrl: string, ledger: Ledger, agents = fleetSize): Promise<Ours> {
-  const setUp = await open(databaseUrl)
+export interface FleetOptions {
+  readonly agents?: number
+  /** `random`: consecutive jobs belong to agents that are far from each other. */
+  readonly order?: 'random'
+  readonly statementTimeoutMs?: number
+  /** What each turn adds to its transcript. Without it the worker stores none. */
+  readonly say?: (turn: Pick<TurnContext, 'say'>) => void
+  /** How many turns run at once. */
+  readonly concurrent?: number
+}
+
+// Coprime to every number of agents that has no such factor: a walk over all agents in no visible order.
+const stride = 982_451_653
+
+export async function ours(
+  databaseUrl: string,
+  ledger: Ledger,
+  { agents = fleetSize, order, say, concurrent = concurrency, ...timeouts }: FleetOptions = {},
+): Promise<Ours> {
+  const setUp = await open(databaseUrl, timeouts)
   await migrate(setUp.kernel.db)
   for (let from = 0; from < agents; from += 2_000) {
     const count = Math.min(2_000, agents - from)
@@ -50,13 +72,15 @@ export async function ours(databaseUrl: string, ledger: Ledger, agents = fleetSi
   }
   // Closing its sessions adds these rows to the statistics, so that a cost meter opened now does not count them.
   await setUp.close()
-  const { kernel, bell, close } = await open(databaseUrl)
+  const { kernel, bell, close } = await open(databaseUrl, timeouts)
   const { db } = kernel
-  const turnOf = (job: number) => ({ projectId, agentId: `a${job % agents}`, payload: { job } })
+  const agentOf = (job: number) => (order === 'random' ? (job * stride) % agents : job % agents)
+  const turnOf = (job: number) => ({ projectId, agentId: `a${agentOf(job)}`, payload: { job } })
   const count = async (text: string): Promise<number> => {
     const [row] = await db.query<{ count: number }>({ text })
     return Number(row?.count)
   }
+  const transcript = openTranscriptWriter({ kernel, clock: systemClock, log: quiet, random: systemRandom, maxBytes })
   let worker: { running: RunningWorker; stop: AbortController } | undefined
   let workers = 0
   const stopWorker = async (): Promise<void> => {
@@ -87,9 +111,11 @@ export async function ours(databaseUrl: string, ledger: Ledger, agents = fleetSi
         signal: stop.signal,
         workerId: `bench-${workers}`,
         workerTarget,
-        settings: workerSettings,
+        settings: { ...workerSettings, concurrency: concurrent },
         loop: workerSettings,
+        ...(say === undefined ? {} : { transcript }),
         agent: () => async (context) => {
+          say?.(context)
           ledger.ran(context.turn.payload['job'] as number)
           return { deliver: { text: 'ok' } }
         },
@@ -132,13 +158,14 @@ export async function ours(databaseUrl: string, ledger: Ledger, agents = fleetSi
     },
     async close() {
       await stopWorker()
+      await transcript.close()
       await close()
     },
   }
 }
 
-async function open(databaseUrl: string) {
-  const db = await openDatabase({ url: databaseUrl, poolSize: 8 })
+async function open(databaseUrl: string, timeouts: Pick<FleetOptions, 'statementTimeoutMs'>) {
+  const db = await openDatabase({ url: databaseUrl, poolSize: 8, ...timeouts })
   const bell = inProcessBell(notifyBell({ url: databaseUrl, log: quiet }), systemRandom)
   const kernel = openKernel({ db, bell, ids: uuidv7(systemClock, systemRandom) })
   const close = async (): Promise<void> => {

@@ -214,7 +214,7 @@ async function lastDifferences(fleet: Fleet): Promise<Difference[]> {
 
 /**
  * Ends the leader's session, so that the next audit reads everything. Later audits of the same leader do not see an in-place
- * edit of a long-untouched file in an unwatched directory (docs/sensors.md).
+ * edit of a long-untouched file in an unwatched directory (docs/guides/sensors.md).
  */
 async function newLeader(fleet: Fleet): Promise<void> {
   const leader = (await fleet.sessions()).find(({ role }) => role === 'leader')

@@ -1,7 +1,7 @@
 /**
- * `npm run bench -- turns`: us and the peers, on one PostgreSQL with fsync on, in one run, taking turns; each figure rests on
- * counted rows and is the median of its rounds: the machine has neighbours, and their moods last for seconds. Only the ratios
- * mean anything: absolute figures move with the machine.
+ * `npm run bench -- turns`: Bellwether and its peers after each other on one PostgreSQL with fsync on, in several rounds. Each figure is
+ * based on counted rows and is the median of its rounds, because the load of other machines on the host changes within seconds. Compare
+ * only ratios: absolute figures depend on the machine.
  */
 import { systemClock } from '@bellwether/base'
 import { reap, reapMax, retryDispatched, sweepQueued, wakePending } from '../src/kernel/verbs/watchdog/watchdog.js'
@@ -145,7 +145,7 @@ function median(rounds: readonly Figures[], key: string): Figures {
 /** One guard step over many active agents of which one in a hundred is overdue. */
 async function sweepOfAgents(cluster: OwnCluster, agents: number) {
   const url = await cluster.database()
-  const contender = await ours(url, new Ledger(), agents)
+  const contender = await ours(url, new Ledger(), { agents })
   const { kernel } = contender
   const db = await openDatabase({ url, poolSize: 1, statementTimeoutMs: 600_000 })
   try {

@@ -6,6 +6,14 @@
 import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
+const needed = 20
+if (Number.parseInt(process.versions.node, 10) < needed) {
+  process.stderr.write(
+    `bellwether needs Node ${needed} or newer, and this is Node ${process.versions.node}. Install a newer one: https://nodejs.org\n`,
+  )
+  process.exit(1)
+}
+
 const buildScript = new URL('build.js', import.meta.url)
 const main = new URL('../dist/cli/main.js', import.meta.url)
 

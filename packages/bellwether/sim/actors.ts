@@ -12,7 +12,7 @@ import { openGuard } from '../src/pmo/guard.js'
 import { openRelay } from '../src/pmo/relay.js'
 import type { EventStream } from '../src/ports/stream/stream.js'
 import type { ClaimedTurn } from '../src/kernel/verbs/turn/claim.js'
-import { FenceLost, type AgentFunction, type TurnAction } from '../src/worker/agent.js'
+import { FenceLost, type AgentFunction, type TurnAction, type TurnContext } from '../src/worker/agent.js'
 import { runWorker } from '../src/worker/loop.js'
 import type { Body, Fibre } from './engine/index.js'
 
@@ -39,7 +39,7 @@ export const timing = {
 } as const
 
 /** Fibres have no standard error; the invariants find permanent failures. */
-const silent: Log = { info: () => undefined, warn: () => undefined, error: () => undefined }
+export const silent: Log = { info: () => undefined, warn: () => undefined, error: () => undefined }
 
 export function kernelOf(fibre: Fibre): Kernel {
   return openKernel({ db: fibre.db, bell: fibre.bell, ids: fibre.ids })
@@ -57,6 +57,8 @@ export interface Script {
   readonly kills?: 'always' | 'once'
   /** How many calls the turn pays for, and the tokens per call. */
   readonly spends?: { readonly calls: number; readonly tokens: number }
+  /** Calls a provider that refuses its first calls because of a limit; the worker dies during its first probe. */
+  readonly refusals?: number
 }
 
 /** The name of a child says what it does, because it has no payload from a client. */
@@ -83,6 +85,25 @@ async function spend(
   return true
 }
 
+const account = 'provider'
+
+/** One call that is charged to the account. It notes the window that it probes before it learns whether the provider refuses. */
+async function callProvider(fibre: Fibre, { accounts, turn }: TurnContext, refusals: number): Promise<void> {
+  const entered = await accounts?.enter(account)
+  await fibre.db.query({
+    text: `insert into state.sim_calls
+      select $1, $2, a.held_since, a.window_no from (select 1) one left join state.account_holds a
+        on a.account = $3 and a.ended_at is null and (a.probe_turn_id, a.probe_epoch) = ($1, $2)`,
+    values: [turn.agentTurnId, turn.turnEpoch, account],
+  })
+  const [row] = await fibre.db.query<{ calls: number; probes: number }>({
+    text: 'select count(*)::int as calls, count(probe)::int as probes from state.sim_calls',
+  })
+  if (entered === 'probe' && row?.probes === 1) await fibre.die()
+  if ((row?.calls ?? 0) <= refusals) await accounts?.hold({ account, reason: 'limit reached' })
+  if (entered === 'probe') await accounts?.works(account)
+}
+
 /** A card whose text and metadata name its turn, for the invariants. */
 export const thought = (agentTurnId: string) => ({
   type: 'agent.thought' as const,
@@ -104,6 +125,7 @@ function scripted(fibre: Fibre): AgentFunction {
       const stepId = context.newId()
       await context.record({ cards: [thought(turn.agentTurnId)], step: { stepId, phase: 'think', status: 'done' } })
     }
+    if (script.refusals !== undefined) await callProvider(fibre, context, script.refusals)
     if (turn.agentId.startsWith('bad')) return { deliver: { text: 'no' }, status: 'failed', error: 'bad' }
     if (script.spends !== undefined && !(await spend(fibre, turn, script.spends)))
       return { deliver: { text: 'what there is' }, status: 'failed', error: 'budget_exceeded' }

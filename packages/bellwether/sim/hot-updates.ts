@@ -8,7 +8,7 @@ import { openKernel } from '../src/kernel/kernel.js'
 import { migrate } from '../src/kernel/schema/migrate.js'
 import { openDatabase } from '../src/ports/database/pool.js'
 import { uuidv7 } from '../src/ports/ids.js'
-import { quietBell } from './races.js'
+import { quietBell } from './race.js'
 
 const { values } = parseArgs({ options: { url: { type: 'string' } } })
 const db = await openDatabase({ url: values.url ?? '', poolSize: 1 })

@@ -17,6 +17,12 @@ export const always: readonly Invariant[] = [
       group by 1 having count(*) > 1`,
   },
   {
+    name: 'a borrowed box is the box of an active turn',
+    sql: `select b.box_id, b.agent_id from state.borrowed_boxes b where not exists (select from state.agent_state_head h
+      where h.project_id = b.project_id and h.agent_id = b.agent_id and h.active_agent_turn_id is not null
+        and h.output_box_id = b.box_id)`,
+  },
+  {
     name: 'no idle agent leaves a turn queued',
     sql: `select i.agent_id, i.agent_turn_id from state.agent_inbox i
       join state.agent_state_head h using (project_id, agent_id) where i.status = 'queued' and h.status = 'idle'`,
@@ -46,8 +52,9 @@ export const always: readonly Invariant[] = [
   },
   {
     name: 'a start is announced once per fence',
-    sql: `select agent_turn_id, turn_epoch, count(*) from state.outbox where subject is null and kind = 'state' and status = 'running'
-      group by 1, 2 having count(*) > 1`,
+    sql: `select m.agent_turn_id, m.turn_epoch, count(*) from state.outbox o
+      cross join lateral unnest(o.agent_turn_ids, o.turn_epochs) as m (agent_turn_id, turn_epoch)
+      where o.status = 'running' group by 1, 2 having count(*) > 1`,
   },
   {
     name: 'every ended turn has exactly one task event, and only ended turns have one',
@@ -230,6 +237,13 @@ export const culpritsFail: Invariant = {
 export const everyTurnSucceeds: Invariant = {
   name: 'every turn succeeds',
   sql: `select agent_id, outcome, error from state.agent_inbox where ${turns} and outcome is distinct from 'success'`,
+}
+
+/** For stories with an account that reaches a limit. */
+export const oneProbePerWindow: Invariant = {
+  name: 'one call probes a held account per window',
+  sql: `select held_since, probe, count(*) from state.sim_calls where probe is not null
+    group by 1, 2 having count(*) > 1`,
 }
 
 /** For stories in which no worker dies: then no live turn may be reaped or reclaimed. */

@@ -3,78 +3,18 @@
  * crash at every statement, cover it.
  */
 import { beginning, readEvents } from '../src/kernel/verbs/events.js'
-import { openKernel, type Kernel } from '../src/kernel/kernel.js'
-import { putAgents, setLimits } from '../src/kernel/verbs/roster.js'
+import type { Kernel } from '../src/kernel/kernel.js'
 import type { ClaimedTurn } from '../src/kernel/verbs/turn/claim.js'
 import { dispatchTasks } from '../src/kernel/verbs/batches/dispatch_tasks.js'
 import { batchIdOfCall } from '../src/kernel/verbs/batches/fork.js'
 import { suspend } from '../src/kernel/verbs/turn/suspend.js'
-import type { Database, Queryable } from '../src/ports/database/database.js'
-import { kernelOf, project, relay, target, thought, type Shelf } from './actors.js'
-import { noFaults, type Body, type Fibre, type Invariant, type Stage } from './engine/index.js'
-import { always, holdings, settled } from './invariants.js'
+import type { Queryable } from '../src/ports/database/database.js'
+import { project, relay, target, thought, type Shelf } from './actors.js'
+import { noFaults, type Fibre } from './engine/index.js'
+import { always, settled } from './invariants.js'
 import { openJoiner } from '../src/pmo/batches.js'
 import type { Story } from './story.js'
-
-const claimant = (workerId: string, max = 5) => ({ workerTarget: target, workerId, max, resumeLeaseSeconds: 60 })
-export const quietBell = {
-  kind: 'notify' as const,
-  ring: async () => undefined,
-  listen: async () => ({ stop: async () => undefined }),
-  close: async () => undefined,
-}
-
-interface Opening {
-  readonly kernel: Kernel
-  readonly stage: Stage
-  /** Enqueues and claims before the race. */
-  readonly running: (agentId: string) => Promise<ClaimedTurn>
-}
-
-async function open(stage: Stage, agents: readonly string[]): Promise<Opening> {
-  const db: Database = {
-    query: (statement) => stage.db.query(statement),
-    transaction: () => Promise.reject(new Error('The set-up of a race cannot open transactions')),
-    close: async () => undefined,
-  }
-  const kernel = openKernel({ db, bell: quietBell, ids: stage.ids })
-  await setLimits(stage.db, { turnDeadlineSeconds: 1_800, maxRecursionDepth: 20 })
-  await putAgents(
-    stage.db,
-    stage.ids,
-    agents.map((agentId) => ({ projectId: project, agentId, workerTarget: target })),
-  )
-  return {
-    kernel,
-    stage,
-    async running(agentId) {
-      await kernel.enqueue({ projectId: project, agentId })
-      const { turns } = await kernel.claim(claimant('opening'))
-      return turns.find((turn) => turn.agentId === agentId)!
-    },
-  }
-}
-
-function race(
-  fibres: readonly string[],
-  prepare: (opening: Opening) => Promise<Record<string, (fibre: Fibre, kernel: Kernel) => Promise<unknown>>>,
-  agents: readonly string[] = ['ann'],
-  atEnd: readonly Invariant[] = [],
-): Story {
-  return {
-    fibres,
-    yields: 25,
-    always: [...always, ...holdings],
-    atEnd,
-    async scenario(stage) {
-      const bodies = await prepare(await open(stage, agents))
-      for (const [name, body] of Object.entries(bodies)) {
-        const actor: Body = async (fibre) => void (await body(fibre, kernelOf(fibre)))
-        stage.spawn(name, actor)
-      }
-    },
-  }
-}
+import { claimant, open, race, type Opening } from './race.js'
 
 const forkCall = { toolCallId: 'f1', toolName: 'fork_join', args: {} } as const
 const done = { status: 'success', content: { text: 'done' } } as const
@@ -116,7 +56,7 @@ async function twoWriters({ stage }: Opening) {
   }
 }
 
-/** A turn borrows the box of another agent, which starts a turn of its own at the same time: one of the two waits in the queue. */
+/** A turn borrows the box of another agent until it is stopped. The owner starts a turn of its own at the same time: one of the two waits in the queue. */
 const borrowedBox: Story = {
   ...race(
     ['borrower', 'owner'],
@@ -125,7 +65,11 @@ const borrowedBox: Story = {
         text: `select home_box_id as box from state.agent_state_head where agent_id = 'ann'`,
       })
       return {
-        borrower: (_, kernel) => kernel.enqueue({ projectId: project, agentId: 'bob', outputBoxId: head!.box }),
+        async borrower(_, kernel) {
+          const turn = { projectId: project, agentId: 'bob', outputBoxId: head!.box }
+          const { agentTurnId } = await kernel.enqueue(turn)
+          await kernel.stop({ projectId: project, agentTurnId })
+        },
         owner: (_, kernel) => kernel.enqueue({ projectId: project, agentId: 'ann' }),
       }
     },

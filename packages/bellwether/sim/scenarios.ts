@@ -26,10 +26,13 @@ import {
   everyTurnSucceeds,
   holdings,
   nobodyDied,
+  oneProbePerWindow,
   settled,
   settledHoldings,
 } from './invariants.js'
 import { races } from './races.js'
+import { approvalStory } from './approvals.js'
+import { scheduleStory } from './schedules.js'
 import type { Story } from './story.js'
 
 async function prepare(stage: Stage, agents: readonly string[]): Promise<void> {
@@ -298,6 +301,19 @@ export const stories = {
     workers: 2,
     joiners: 1,
   }),
+  'an account reaches a limit': {
+    ...story(
+      {
+        agents: ['ann', 'bob'],
+        clients: { client1: ['ann', 'bob'].map((agentId) => ({ agentId, key: agentId, script: { refusals: 3 } })) },
+      },
+      [everyTurnSucceeds],
+      () => noFaults,
+    ),
+    always: [...always, oneProbePerWindow],
+  },
+  'two PMOs, one schedule': scheduleStory,
+  'two people and two workers, one approval': approvalStory,
   ...races,
 } as const satisfies Record<string, Story>
 

@@ -5,3 +5,7 @@ create table state.sim_answers (agent_turn_id text, turn_epoch bigint, answer te
 create table state.sim_effects (tool_call_id text, host text);
 create table state.sim_seen (event_id bigint);
 create table state.sim_published (seq int, cursor text, msg_id text);
+-- The calls that are charged to an account; probe: the window that the call probed.
+create table state.sim_calls (agent_turn_id text, turn_epoch bigint, held_since timestamptz, probe int);
+-- What a program was answered that asked for permission, and each decision that counted.
+create table state.sim_decisions (approval_id text, turn_epoch bigint, decision text);

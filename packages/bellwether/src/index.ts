@@ -6,17 +6,35 @@ export { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 export type { AfterExecution, CardType, Outcome, ResultStatus } from '@bellwether/protocol'
 export type { Log } from '@bellwether/base'
 export type { Kernel } from './kernel/kernel.js'
-export type { QuestionRow as Question, ToolResult } from '@bellwether/protocol/http'
+export type {
+  FireRow as ScheduleFire,
+  QuestionRow as Question,
+  ScheduleInput,
+  ScheduleRow as Schedule,
+  ToolResult,
+} from '@bellwether/protocol/http'
 export type { Limits, TurnBudget } from './kernel/verbs/budgets/budgets.js'
 export type { NewBatch, NewTask } from './kernel/verbs/batches/fork.js'
 export type { Card, FieldSpec, NewCard } from './kernel/verbs/cards.js'
 export type { ToolCall } from './kernel/verbs/turn/suspend.js'
 export type { AgentOptions, AgentRoster, ModuleAgent } from './library/agents.js'
 export type { BellwetherEvent, EventOptions } from './library/events.js'
-export { open, type Bellwether, type DatabaseChoice, type OpenOptions, type ToolCalls } from './library/open.js'
+export {
+  open,
+  type ApprovalDecision,
+  type Approvals,
+  type Bellwether,
+  type DatabaseChoice,
+  type OpenOptions,
+  type ToolCalls,
+} from './library/open.js'
+export type { Schedules } from './library/schedules.js'
+export type { TranscriptEntry, TranscriptOptions } from './library/transcript.js'
 export {
   TurnFailed,
   type Deliverable,
+  type Message,
+  type SayOptions,
   type StartOptions,
   type Turn,
   type Turns,

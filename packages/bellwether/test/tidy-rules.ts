@@ -1,5 +1,5 @@
 /** The style rules. test/tidy.test.ts proves that each rule can fail and checks the whole tree against all of them. */
-import { matches, type Rule } from './tidy.js'
+import { blank, matches, type Rule } from './tidy.js'
 
 const isSql = (path: string) => path.endsWith('.sql')
 const isTypeScript = (path: string) => /\.tsx?$/.test(path)
@@ -15,6 +15,10 @@ const isTestCode = (path: string) =>
 const isDeterministic = (path: string) => isTypeScript(path) && (isSource(path) || isSimulation(path)) && !isPort(path)
 
 const lineMax = 400
+const proseColumnsMax = 160
+export const folderMax = 25
+/** Folders that may be larger. Migrations are a numbered list that only grows: a subfolder would hide their order. */
+export const largeFolders: readonly string[] = ['packages/bellwether/src/kernel/schema/migrations']
 const sqlColumnsMax = 120
 /** A statement, not the word in a sentence. */
 const sqlStatement =
@@ -200,7 +204,7 @@ export const rules: readonly Rule[] = [
   {
     name: 'small-files',
     protects: `files small: at most ${lineMax} lines`,
-    applies: (path) => isSource(path) && isTypeScript(path),
+    applies: (path) => isTypeScript(path) || path.endsWith('.mjs'),
     *find(_views, { text }) {
       const lines = text.replace(/\n$/, '').split('\n').length
       if (lines > lineMax) yield { at: text.length, found: `${lines} lines: split the file` }
@@ -213,6 +217,16 @@ export const rules: readonly Rule[] = [
     *find(_views, { text }) {
       const opening = text.replace(/^#![^\n]*\n/, '').trimStart()
       if (!opening.startsWith('/**')) yield { at: 0, found: opening.split('\n')[0] ?? '' }
+    },
+  },
+  {
+    name: 'prose-columns',
+    protects: `prose readable: its lines have at most ${proseColumnsMax} columns, except tables, code and generated pages`,
+    applies: (path) => isProse(path) && !/\.(?:sh|py)$|^docs\/reference\//.test(path),
+    *find({ comments }, { path }) {
+      const lines = path.endsWith('.md') ? comments.replace(/^ *```[^]*?^ *```/gm, blank) : comments
+      for (const hit of matches(lines, new RegExp(`^[^\\n]{${proseColumnsMax + 1},}`, 'gm')))
+        if (!/^(?:\||\s*$)/.test(hit.found) && hit.found.trimStart().includes(' ')) yield hit
     },
   },
   {

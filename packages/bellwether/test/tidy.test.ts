@@ -6,7 +6,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
-import { clockDefinition, rules } from './tidy-rules.js'
+import { clockDefinition, folderMax, largeFolders, rules } from './tidy-rules.js'
 import { scan, type SourceFile, viewSql, viewTypeScript } from './tidy.js'
 
 interface Example {
@@ -171,12 +171,18 @@ const examples: Readonly<Record<string, Example>> = {
     good: ['sleep(99)', 'sleep(waitMs)', `await seen('turn.done')`, '// sleep(500)'],
     free: [support],
   },
-  'small-files': { path: kernel, bad: ['x\n'.repeat(401)], good: ['x\n'.repeat(400)], free: [test] },
+  'small-files': { path: kernel, bad: ['x\n'.repeat(401)], good: ['x\n'.repeat(400)], free: ['docs/x.md'] },
   'opening-comment': {
     path: kernel,
     bad: ['const a = 1', '// for what', '/* for what */', '#!/usr/bin/env node\nf()'],
     good: ['/** For what. */\nf()', '#!/usr/bin/env node\n/** For what. */'],
     free: [test, 'packages/bellwether/src/kernel/x.test.ts'],
+  },
+  'prose-columns': {
+    path: 'docs/x.md',
+    bad: ['word '.repeat(33), `\`\`\`\n\`\`\`\n${'word '.repeat(33)}`, `- ${'word '.repeat(32)}`],
+    good: ['word '.repeat(32), `| ${'word '.repeat(40)} |`, `\`\`\`sh\n${'word '.repeat(40)}\n\`\`\``, 'x'.repeat(200)],
+    free: ['docs/reference/x.md', 'x.css'],
   },
   'plain-prose': {
     path: 'docs/x.md',
@@ -299,6 +305,13 @@ describe('the whole tree', () => {
       expect(own.map(({ path, line, found }) => `${path}:${line}: ${found}`)).toEqual([])
     })
   }
+
+  it(`keeps folders small: at most ${folderMax} files, or subfolders with a subject`, () => {
+    const files = new Map<string, number>()
+    for (const { path } of tree) files.set(dirname(path), (files.get(dirname(path)) ?? 0) + 1)
+    const large = [...files].filter(([folder, count]) => count > folderMax && !largeFolders.includes(folder))
+    expect(large).toEqual([])
+  })
 
   it('keeps one definition of the database clock, state.now()', () => {
     const definitions = tree.filter(

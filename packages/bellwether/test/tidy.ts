@@ -39,7 +39,7 @@ interface Finding {
   readonly found: string
 }
 
-const blank = (text: string) => text.replace(/[^\n]/g, ' ')
+export const blank = (text: string) => text.replace(/[^\n]/g, ' ')
 // A slash after one of these begins a regular expression; after a name, a number or a closing bracket it divides.
 const beforeRegExp = /(?:^|[=(,:;!&|?{}[+\-*%<>~^]|\b(?:return|typeof|case|in|of|do|else|void|delete|await|yield))\s*$/
 

@@ -93,7 +93,16 @@ const turn = createRoute({
 const needsYou = createRoute({
   getParentRoute: () => projectRoute,
   path: '/needs-you',
+  validateSearch: (search): { question?: string | undefined; approval?: string | undefined } =>
+    some({ question: text(search['question']), approval: text(search['approval']) }),
   component: lazyRouteComponent(() => import('./pages/needs-you/needs-you.js'), 'NeedsYouPage'),
+})
+
+const schedules = createRoute({
+  getParentRoute: () => projectRoute,
+  path: '/schedules',
+  validateSearch: (search): { schedule?: string | undefined } => some({ schedule: text(search['schedule']) }),
+  component: lazyRouteComponent(() => import('./pages/schedules/schedules.js'), 'SchedulesPage'),
 })
 
 interface WorkspaceSearch {
@@ -117,7 +126,7 @@ const health = createRoute({
   component: lazyRouteComponent(() => import('./pages/health/health.js'), 'HealthPage'),
 })
 
-const pages = projectRoute.addChildren([fleet, board, turns, turn, needsYou, workspace, health])
+const pages = projectRoute.addChildren([fleet, board, turns, turn, schedules, needsYou, workspace, health])
 
 export const router = createRouter({
   routeTree: root.addChildren([start, login, pages]),

@@ -52,7 +52,7 @@ async function applied(): Promise<void> {
   const question = questionOf({ tool_call_id: `more-${number}` })
   fixture.world = { ...fixture.world, questions: [...fixture.world.questions, question] }
   fixture.emit('task', { agent_id: 'x', agent_turn_id: `more-${number}`, status: 'success' })
-  const needs = number + fixture.world.tasks.filter(needsPerson).length
+  const needs = number + fixture.world.approvals.length + fixture.world.tasks.filter(needsPerson).length
   await page.waitForFunction((words) => document.title.startsWith(words), `(${needs})`)
 }
 
@@ -148,12 +148,12 @@ describe('event stream', () => {
 })
 
 describe('bundle', () => {
-  it('keeps the first page below 145 kB gzipped', () => {
+  it('keeps the first page below 160 kB gzipped', () => {
     const html = readFileSync(join(home, 'dist/index.html'), 'utf8')
     const files = [...html.matchAll(/(?:src|href)="(\/assets\/[^"]+)"/g)].map(([, path]) => join(home, 'dist', path!))
     expect(files.length).toBeGreaterThanOrEqual(2)
     const bytes = files.reduce((sum, path) => sum + gzipSync(readFileSync(path)).length, gzipSync(html).length)
-    expect(bytes).toBeLessThan(145_000)
+    expect(bytes).toBeLessThan(160_000)
     // No inline code: the CSP allows files only.
     expect(html).not.toMatch(/<style|<script(?![^>]*src=)| style=| on\w+=/)
   })

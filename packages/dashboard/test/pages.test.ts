@@ -92,6 +92,9 @@ describe('pages without data', () => {
     }
     expect(await violations(page)).toEqual([])
     expect(tab.errors()).toEqual([])
+    // The browser would wait 20 s for connections of the hanging requests.
+    await page.goto('about:blank')
+    fixture.release()
   })
 
   it('every page shows the error and retries on request', async () => {

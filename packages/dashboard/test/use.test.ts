@@ -1,84 +1,7 @@
-/**
- * What a person does: signs in, presses keys, answers, stops; and that text written by an attacker is shown as plain
- * text.
- */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { openTab, type Tab } from './support/browser.js'
-import { openFixture, type Fixture, type FixtureOptions } from './support/server.js'
+/** What a person does: presses keys, answers, allows, stops, changes tasks and schedules. */
+import { describe, expect, it } from 'vitest'
+import { fixture, using } from './support/one-tab.js'
 import { turnId } from './support/strings.js'
-import { pages } from './support/page-list.js'
-
-// One tab and one server for all tests: the tab keeps its compiled scripts.
-let tab: Tab
-let fixture: Fixture
-
-beforeAll(async () => {
-  ;[tab, fixture] = await Promise.all([openTab(), openFixture()])
-})
-
-afterAll(async () => {
-  await tab?.close()
-  await fixture?.close()
-})
-
-/** Runs a test with new fixture data, and a tab without storage and cookies. */
-async function using(options: FixtureOptions, act: (tab: Tab) => Promise<void>, width = 1_280): Promise<void> {
-  const { page } = tab
-  if (page.url() !== 'about:blank')
-    await page.evaluate(() => [localStorage, sessionStorage].forEach((store) => store.clear()))
-  await page.goto('about:blank')
-  await page.context().clearCookies()
-  await tab.resize(width)
-  fixture.reset(options)
-  tab.errors()
-  await act(tab)
-}
-
-describe('signing in', () => {
-  it('asks for a key once, keeps it in the tab, and asks again when the server rejects it', () =>
-    using({ key: 'right-key' }, async ({ page, errors }) => {
-      await page.goto(`${fixture.url}/p/demo/board`)
-      await page.getByLabel('API key').fill('wrong-key')
-      await page.getByRole('button', { name: 'Sign in' }).click()
-      await page.getByText('The server does not accept this key. Check it, or create a new one.').waitFor()
-      await page.getByLabel('API key').fill('right-key')
-      await page.keyboard.press('Enter')
-      await page.getByText('Upgrade the payment library').first().waitFor()
-      await page.reload()
-      await page.getByText('Upgrade the payment library').first().waitFor()
-      await page.evaluate(() => sessionStorage.clear())
-      await page.reload()
-      await page.getByLabel('API key').waitFor()
-      expect(await page.evaluate(() => JSON.stringify(localStorage))).not.toContain('right-key')
-      expect(errors(/status of 401/)).toEqual([])
-    }))
-
-  it('signs out at once when the key is revoked, and clears all data', () =>
-    using({ key: 'right-key' }, async ({ page }) => {
-      await page.goto(`${fixture.url}/p/demo/fleet`)
-      await page.getByLabel('API key').fill('right-key')
-      await page.keyboard.press('Enter')
-      await page.getByText('planner-03').first().waitFor()
-      await page.locator('[data-link=live]').waitFor()
-      fixture.key = 'another'
-      fixture.cut()
-      await page.getByLabel('API key').waitFor()
-      expect(await page.getByText('planner-03').count()).toBe(0)
-    }))
-
-  it('signs in with a one-time link and its cookie', () =>
-    using({ key: 'right-key' }, async ({ page, errors }) => {
-      await page.goto(`${fixture.url}/login?token=once`)
-      await page.getByRole('heading', { name: 'Fleet' }).waitFor()
-      await page.locator('[data-link=live]').waitFor()
-      expect(page.url()).toBe(`${fixture.url}/p/demo/fleet`)
-      await page.getByRole('button', { name: 'Keyboard and statuses' }).click()
-      await page.getByRole('button', { name: 'Sign out' }).click()
-      await page.getByLabel('API key').waitFor()
-      expect(fixture.posted.map(({ method, path }) => `${method} ${path}`)).toEqual(['DELETE /logins'])
-      expect(errors()).toEqual([])
-    }))
-})
 
 describe('the keyboard', () => {
   it('the keyboard reaches every page, the search, lists and the help', () =>
@@ -117,7 +40,7 @@ describe('the keyboard', () => {
       await page.goto(`${fixture.url}/p/demo/needs-you`)
       await page.getByText('Ship it today?').waitFor()
       const reached = new Set<string>()
-      for (let presses = 0; presses < 60; presses += 1) {
+      for (let presses = 0; presses < 90; presses += 1) {
         await page.keyboard.press('Tab')
         const shown = await page.evaluate(() => {
           const focused = document.activeElement as HTMLElement
@@ -132,12 +55,48 @@ describe('the keyboard', () => {
         expect(shown.ring, `${shown.tag} ${shown.name}`).toBe(true)
         reached.add(`${shown.tag} ${shown.name.trim()}`)
       }
-      for (const wanted of ['BUTTON Answer', 'BUTTON Decline', 'A Health', 'BUTTON Try again'])
+      for (const wanted of [
+        'BUTTON Allow once',
+        'BUTTON Deny',
+        'BUTTON Answer',
+        'BUTTON Decline',
+        'A Health',
+        'BUTTON Try again',
+      ])
         expect([...reached]).toContain(wanted)
     }))
 })
 
 describe('actions', () => {
+  it('shows the diff of a call, allows it for the agent with one free argument by keyboard, and revokes a grant', () =>
+    using({}, async ({ page, errors }) => {
+      await page.goto(`${fixture.url}/p/demo/needs-you?approval=ap1`)
+      const card = page.getByRole('article', { name: 'Edit of coder-03' })
+      for (const line of ['src/total.ts', '- cents = price', '+ cents += price']) await card.getByText(line).waitFor()
+      await card.getByText('What “for this turn”').click()
+      await card.getByLabel('new_string').check()
+      // The first item of the list, then its first choice.
+      await card.getByText('asks to run').click()
+      await page.keyboard.press('j')
+      await page.keyboard.press('o')
+      await expect.poll(() => page.evaluate(() => document.activeElement?.textContent)).toBe('Allow once')
+      await page.keyboard.press('Tab')
+      await page.keyboard.press('Tab')
+      await page.keyboard.press('Enter')
+      await card.waitFor({ state: 'detached' })
+      await page.getByText('1 grant in force').click()
+      await page.getByRole('button', { name: 'Revoke' }).click()
+      await expect.poll(() => fixture.posted.length).toBe(2)
+      expect(fixture.posted.map(({ path, body }) => [path, body])).toEqual([
+        [
+          expect.stringContaining('/approvals/ap1/decision'),
+          { decision: 'allow', for: 'agent', any_arguments: ['new_string'] },
+        ],
+        [expect.stringContaining('/grants/g1'), undefined],
+      ])
+      expect(errors()).toEqual([])
+    }))
+
   it('answers a question with a choice, text or fields, and reports missing fields first', () =>
     using({}, async ({ page, errors }) => {
       await page.goto(`${fixture.url}/p/demo/needs-you`)
@@ -207,17 +166,37 @@ describe('actions', () => {
       expect(await page.getByText('fallback', { exact: true }).count()).toBe(0)
     }))
 
-  it('moves a task from its drawer, and loads the result of a call when it is opened', () =>
+  it('[H7.8] moves a task from its drawer, loads the result of a call when it is opened, and says what sets the limits of both', () =>
     using({}, async ({ page }) => {
       await page.goto(`${fixture.url}/p/demo/board`)
       await page.getByRole('button', { name: /T-3/ }).click()
+      await page.getByRole('dialog').getByText('(set by config/budget-policy.json').waitFor()
       const answered = page.waitForResponse((response) => response.request().method() === 'PATCH')
       await page.getByRole('dialog').getByRole('button', { name: 'Try again' }).click()
       await answered
       expect(fixture.posted).toEqual([{ method: 'PATCH', path: '/board/tasks/T-3', body: { action: 'retry' } }])
       await page.goto(`${fixture.url}/p/demo/turns/${turnId(0)}`)
-      await page.getByText('run_tests').click()
+      await page.getByRole('region', { name: 'Timeline' }).getByText('run_tests').click()
       await page.getByText('42 tests passed').first().waitFor()
+      await page.getByText('(set by "budget" of the agent file').waitFor()
+    }))
+
+  it('changes only the fields of a task that the person changed', () =>
+    using({}, async ({ page, errors }) => {
+      await page.goto(`${fixture.url}/p/demo/board?task=T-3`)
+      await page.getByRole('button', { name: 'Change the task…' }).click()
+      const form = page.getByRole('dialog', { name: 'Change T-3' })
+      const save = form.getByRole('button', { name: 'Save' })
+      await form.getByLabel('tests').waitFor()
+      expect(await save.isEnabled()).toBe(false)
+      await form.getByLabel('tests').check()
+      await form.getByRole('textbox', { name: 'Instruction' }).fill('Do less.')
+      await save.click()
+      await form.waitFor({ state: 'detached' })
+      await page.getByRole('dialog').waitFor()
+      const body = { instruction: 'Do less.', checks: ['tests'] }
+      expect(fixture.posted).toEqual([{ method: 'PATCH', path: '/board/tasks/T-3', body }])
+      expect(errors()).toEqual([])
     }))
 
   it('links to the columns of the board on a small window', () =>
@@ -268,47 +247,42 @@ describe('actions', () => {
     }))
 })
 
-describe('hostile text', () => {
-  it.each([1_280, 390])('is plain text on every page at %i px: nothing runs, is hidden or widens the page', (width) =>
-    using(
-      { hostile: true, agents: 60 },
-      async ({ page, visit, errors }) => {
-        await page.goto(`${fixture.url}/p/demo/fleet`)
-        const [first, ...others] = pages
-        const task = { path: '/board?task=T-3', title: 'Task T-3' }
-        const ended = { path: `/turns/${turnId(3)}`, title: 'Turns' }
-        for (const { path, title } of [first!, task, ...others, ended]) {
-          await visit(`/p/demo${path}`)
-          await page
-            .getByRole(path === task.path ? 'dialog' : 'heading', { name: title })
-            .first()
-            .waitFor()
-          await page.getByText('onerror').first().waitFor({ state: 'attached' })
-          for (const summary of await page.locator('summary').all()) await summary.click()
-          const found = await page.evaluate(() => ({
-            owned: window.__owned,
-            markup: document.querySelectorAll('main img, main script, main svg[onload], dialog img').length,
-            links: [...document.querySelectorAll('a')]
-              .map((link) => link.protocol)
-              .filter((protocol) => protocol !== 'http:' && protocol !== 'https:'),
-            bare: [...document.querySelectorAll<HTMLAnchorElement>('a[target=_blank]')].filter(
-              (link) => !link.rel.includes('noopener'),
-            ).length,
-            turned: document.body.textContent?.includes('\u202e'),
-            isWider: document.documentElement.scrollWidth > innerWidth,
-          }))
-          expect(found, path).toEqual({
-            owned: undefined,
-            markup: 0,
-            links: [],
-            bare: 0,
-            turned: false,
-            isWider: false,
-          })
-        }
-        expect(errors()).toEqual([])
-      },
-      width,
-    ),
-  )
+describe('schedules', () => {
+  it('shows what a schedule started and links to it, runs it, and adds one with the keys that a person typed', () =>
+    using({}, async ({ page, errors }) => {
+      await page.goto(`${fixture.url}/p/demo/schedules`)
+      await page.getByText('every 6h').waitFor()
+      await page.getByText('schedules/triage.toml:1: "every"').waitFor()
+      await page.getByRole('link', { name: /nightly/ }).click()
+      const drawer = page.getByRole('dialog', { name: 'Schedule nightly' })
+      await drawer.getByText('3 skipped: missed while nothing ran').waitFor()
+      expect(await drawer.getByRole('link', { name: 'turn' }).getAttribute('href')).toBe(`/p/demo/turns/${turnId(0)}`)
+      for (const [button, request] of [
+        ['Run now', '/schedules/nightly/run'],
+        ['Pause', '/schedules/nightly/pause'],
+      ] as const) {
+        const sent = page.waitForRequest((one) => one.method() === 'POST' && one.url().endsWith(request))
+        await drawer.getByRole('button', { name: button }).click()
+        await sent
+      }
+      await page.keyboard.press('Escape')
+      await page.getByRole('button', { name: 'New schedule' }).click()
+      const form = page.getByRole('dialog', { name: 'New schedule' })
+      await form.getByLabel('Name').fill('weekly')
+      await form.getByLabel(/^Cron/).fill('0 4 * * 1')
+      await form.getByLabel('Time zone').fill('Asia/Tokyo')
+      await form.getByRole('textbox', { name: 'Agent' }).fill('coder')
+      await form.getByRole('textbox', { name: 'Instruction' }).fill('Report.')
+      const added = page.waitForRequest((one) => one.method() === 'POST' && one.url().endsWith('/schedules'))
+      await form.getByRole('button', { name: 'Save' }).click()
+      expect((await added).postDataJSON()).toEqual({
+        schedule: 'weekly',
+        definition: {
+          ...{ cron: '0 4 * * 1', time_zone: 'Asia/Tokyo', missed: 'latest', overlap: 'skip' },
+          ...{ agent: 'coder', instruction: 'Report.' },
+        },
+      })
+      await form.waitFor({ state: 'detached' })
+      expect(errors()).toEqual([])
+    }))
 })

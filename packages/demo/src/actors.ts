@@ -48,6 +48,9 @@ const spenderTokenLimit = 1_500
 /** The timeouts are short, so that the watchdogs act within half a minute. The rules are those of production. */
 const settings = `# Written by \`bellwether demo\`. docs/reference/settings.md explains every key. The timeouts are short, so that the watchdogs
 # act within half a minute.
+[server]
+admin_commands = true
+
 [worker]
 inbox_processing_timeout_seconds = 8
 watchdog_interval_seconds = 1

@@ -162,12 +162,26 @@ async function report({ db, elapsedMs }: Performance, context: Context, start: M
     const { status } = await readTask(context, taskId)
     tasks[status] = (tasks[status] ?? 0) + 1
   }
-  const table = finalTable({ check, faults: context.faults, tasks, seconds: elapsedMs() / 1_000 })
+  const seconds = elapsedMs() / 1_000
+  const differing = await differingReplays(context)
+  const table = finalTable({ check, faults: context.faults, tasks, differing: differing.length, seconds })
   process.stdout.write(`\n${table.join('\n')}\n\n`)
   for (const why of context.failures) process.stdout.write(`a scenario failed: ${why}\n`)
-  if (check.stuck.length + check.lost.length + context.failures.length === 0) return 0
+  if (check.stuck.length + check.lost.length + differing.length + context.failures.length === 0) return 0
   process.stdout.write(`stuck: ${check.stuck.join(', ')}\nlost: ${check.lost.join(', ')}\n`)
+  process.stdout.write(`replays that differ: ${differing.join(', ')}\n`)
   return 1
+}
+
+/** The turns that do not replay to the same deliverable, each with its first difference. */
+async function differingReplays({ client, turnIds }: Context): Promise<string[]> {
+  const found: string[] = []
+  for (const turn of turnIds) {
+    const route = 'GET /projects/:project/turns/:turn/replay'
+    const { result, difference } = await client.insist(route, { params: { turn } })
+    if (result === 'differs') found.push(`${turn} (${JSON.stringify(difference)})`)
+  }
+  return found
 }
 
 /** Keeps the server running if the user wants to look around. */

@@ -1,6 +1,7 @@
 /** Reads processes from /proc, as an operator would with `ps`. On a system without /proc there are none. */
 import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { join } from 'node:path'
+import { hasCode } from '@bellwether/base'
 
 export interface ProcessRow {
   readonly pid: number
@@ -103,6 +104,3 @@ function unlessGone(read: () => string): string | undefined {
     throw error
   }
 }
-
-const hasCode = (error: unknown, ...codes: readonly string[]) =>
-  error instanceof Error && 'code' in error && codes.includes(String(error.code))

@@ -55,7 +55,8 @@ export function openServer({ folder, program, env, clock, signal }: ServerOption
   let port = '0'
 
   async function start(): Promise<UpInfo> {
-    const args = ['--port', port, '--data', folder.dataDir, '--project', projectId]
+    // The demo wrote the folder itself.
+    const args = ['--port', port, '--data', folder.dataDir, '--project', projectId, '--trust']
     for (let tries = 1; ; tries += 1) {
       try {
         up = await startUp({ program, args, env, cwd: folder.project, logFile: folder.logFile })

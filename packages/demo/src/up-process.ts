@@ -3,7 +3,7 @@
  * process group keeps Ctrl-C away from it, so that the demo stops it in order.
  */
 import { spawn } from 'node:child_process'
-import { closeSync, openSync } from 'node:fs'
+import { closeSync, openSync, readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { systemClock } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
@@ -16,6 +16,14 @@ export interface UpInfo {
   readonly databaseUrl: string
   readonly pid: number
 }
+
+/** `up` prints the key only when it creates it. */
+type PrintedInfo = Omit<UpInfo, 'adminKey'> & { readonly adminKey?: string; readonly adminKeyFile: string }
+
+const withKey = (info: PrintedInfo): UpInfo => ({
+  ...info,
+  adminKey: info.adminKey ?? readFileSync(info.adminKeyFile, 'utf8').trim(),
+})
 
 export interface UpProcess {
   readonly info: UpInfo
@@ -69,7 +77,7 @@ export async function startUp({ program, args, env, cwd, logFile }: UpOptions): 
     })
   }
   return {
-    info: JSON.parse(line) as UpInfo,
+    info: withKey(JSON.parse(line) as PrintedInfo),
     pid: child.pid ?? 0,
     exited,
     isAlive,

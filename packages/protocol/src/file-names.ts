@@ -30,12 +30,12 @@ function codePoint(bytes: Uint8Array, at: number, length: number): number {
 
 /** The text of a name's bytes, from `start` to `end`. */
 export function decodeFileName(bytes: Uint8Array, start = 0, end = bytes.length): string {
-  const whole = start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end)
+  const part = start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end)
   let text = ''
-  for (let at = 0; at < whole.length;) {
-    const length = sequenceLength(whole, at)
+  for (let at = 0; at < part.length;) {
+    const length = sequenceLength(part, at)
     text +=
-      length === 0 ? String.fromCharCode(escapeBase + whole[at]!) : String.fromCodePoint(codePoint(whole, at, length))
+      length === 0 ? String.fromCharCode(escapeBase + part[at]!) : String.fromCodePoint(codePoint(part, at, length))
     at += length === 0 ? 1 : length
   }
   return text

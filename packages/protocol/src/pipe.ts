@@ -138,7 +138,6 @@ export const sessionResponse = z.looseObject({
   source_id: z.string().optional(),
   hot_file_threshold_sec: z.number().optional(),
 })
-export type SessionResponse = z.infer<typeof sessionResponse>
 
 /**
  * A command in the response to a heartbeat. The sensor runs it at once, in any state, and skips unknown types.
@@ -184,7 +183,6 @@ export const heartbeatRequest = z.looseObject({
     .nullish()
     .describe('how long the response may wait for a command or a change of role; the session is alive in that time'),
 })
-export type HeartbeatRequest = Readonly<z.input<typeof heartbeatRequest>>
 
 /** A sensor parses each command with `pipeCommand` and skips those that fail. */
 export const heartbeatResponse = z.looseObject({
@@ -194,7 +192,6 @@ export const heartbeatResponse = z.looseObject({
   commands: z.array(z.unknown()).optional(),
   health: loose.optional(),
 })
-export type HeartbeatResponse = z.infer<typeof heartbeatResponse>
 
 /**
  * Start and end of an audit. With an `audit_id` the view expects `scan_complete` rows, and `complete` at the end; an empty ingest
@@ -208,7 +205,6 @@ export const auditEndRequest = z.looseObject({
   complete: z.boolean().optional(),
 })
 export const auditResponse = z.looseObject({ status: z.string(), audit_id: z.string().optional() })
-export type AuditResponse = z.infer<typeof auditResponse>
 
 /** Empty (`{}`) if there are no suspects. */
 export const sentinelTasks = z.looseObject({
@@ -216,7 +212,6 @@ export const sentinelTasks = z.looseObject({
   paths: z.array(z.string()).optional(),
   source_id: z.string().optional(),
 })
-export type SentinelTasks = z.infer<typeof sentinelTasks>
 
 /** `status`: `exists` or `missing`; any other means that the sensor could not check the file. */
 export const sentinelFeedback = z.looseObject({

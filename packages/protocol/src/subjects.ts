@@ -14,7 +14,7 @@ export function isToken(text: string): boolean {
   return text.length <= tokenMaxLength && tokenPattern.test(text)
 }
 
-/** Returns `text` when it can stand in a subject; otherwise says which one cannot and why. */
+/** Returns `text` if it can be part of a subject; otherwise throws. `what` names it in the error. */
 export function token(text: string, what: string): string {
   if (isToken(text)) return text
   throw new InvalidInput(`${what} ${JSON.stringify(text.slice(0, 80))} is not a valid name`, {
@@ -35,12 +35,15 @@ function subject(place: Place, ...rest: string[]): string {
 export const subjects = {
   wakeup: (place: Place, target: string) => subject(place, 'cmd', 'agent', target, 'wakeup'),
   toolCall: (place: Place, tool: string) => subject(place, 'cmd', 'tool', tool, 'call'),
-  /** A tool of the PMO's own was called: fork_join. */
+  /** Wakes the PMO that hosts this tool. */
   pmoCall: (place: Place, tool: string) => subject(place, 'cmd', 'sys', 'pmo', 'internal', tool),
   task: (place: Place, agent: string) => subject(place, 'evt', 'agent', agent, 'task'),
   state: (place: Place, agent: string) => subject(place, 'evt', 'agent', agent, 'state'),
   step: (place: Place, agent: string) => subject(place, 'evt', 'agent', agent, 'step'),
   chunk: (place: Place, agent: string) => subject(place, 'str', 'agent', agent, 'chunk'),
+  /** The transcripts of turns of a project have grown. */
+  transcript: (place: Place) => subject(place, 'str', 'transcript'),
+  anyTranscript: 'bw.v1.*.*.str.transcript',
   anyWakeup: (target: string) => `bw.v1.*.*.cmd.agent.${target}.wakeup`,
   anyToolCall: (tool: string) => `bw.v1.*.*.cmd.tool.${tool}.call`,
   anyPmoCall: (tool: string) => `bw.v1.*.*.cmd.sys.pmo.internal.${tool}`,
@@ -50,10 +53,10 @@ export const subjects = {
 /** NATS matching: `*` is one token, `>` is the rest (at least one token). */
 export function matches(pattern: string, candidate: string): boolean {
   const wanted = pattern.split('.')
-  const given = candidate.split('.')
+  const words = candidate.split('.')
   for (const [position, word] of wanted.entries()) {
-    if (word === '>') return given.length > position
-    if (given[position] === undefined || (word !== '*' && word !== given[position])) return false
+    if (word === '>') return words.length > position
+    if (words[position] === undefined || (word !== '*' && word !== words[position])) return false
   }
-  return wanted.length === given.length
+  return wanted.length === words.length
 }

@@ -3,6 +3,7 @@
  * and an unknown key is an error. Whether the board accepts the change is for the board to decide.
  */
 import { z } from 'zod'
+import { branchPattern, mergeModes, workspaceKinds } from './vocabulary.js'
 
 const line = (max: number) => z.string().trim().min(1).max(max)
 const taskId = z
@@ -21,6 +22,10 @@ const fields = {
   role: line(128),
   agent: line(128),
   capabilities: z.array(line(128)).max(50).describe('what the agent must be able to do, by the runtime policy'),
+  checks: z
+    .array(line(128))
+    .max(50)
+    .describe('names of checks that must pass; `checks` of config/acceptance-policy.json defines them'),
   verify: z
     .array(
       z.union([
@@ -32,9 +37,16 @@ const fields = {
         }),
       ]),
     )
-    .max(50),
+    .max(50)
+    .describe('commands that must pass; over HTTP only for an unlimited admin, if server.admin_commands is true'),
   review: z.boolean().describe('a person reviews the task after acceptance'),
   requiresApproval: z.boolean(),
+  workspace: z.enum(workspaceKinds).describe('`worktree`: its runs work in a git worktree of their own'),
+  base: z
+    .string()
+    .regex(branchPattern, 'must be the name of a branch')
+    .describe('the branch that the worktree is made from and merged into'),
+  merge: z.enum(mergeModes).describe('what happens to the change in the worktree after acceptance'),
 }
 
 export const newTask = z

@@ -1,6 +1,8 @@
-/** The closed vocabularies of the wire. Each list exists once; tests compare the SQL constraints with them. No imports, so that a browser loads only the lists. */
+/**
+ * The closed vocabularies of the wire. Each list exists once; tests compare the SQL constraints with them. No imports, so that a browser loads only
+ * the lists.
+ */
 export const inboxStatuses = ['queued', 'pending', 'processing', 'consumed', 'skipped', 'error', 'cancelled'] as const
-export type InboxStatus = (typeof inboxStatuses)[number]
 
 export const messageTypes = ['turn', 'ui_action', 'tool_result', 'timeout', 'stop'] as const
 export type MessageType = (typeof messageTypes)[number]
@@ -19,9 +21,12 @@ export type BudgetKey = (typeof budgetKeys)[number]
 export const degradeActions = ['reduced_context', 'cheaper_model', 'fewer_tools', 'manual_handoff', 'stop_run'] as const
 export type DegradeAction = (typeof degradeActions)[number]
 
+/** What happens to a call that a spending limit does not cover. `hold`: the turn waits for the next period. */
+export const spendingActions = ['hold', ...degradeActions] as const
+export type SpendingAction = (typeof spendingActions)[number]
+
 /** Kinds of deliverables: what the agent made, or what there is if the turn did not succeed. */
 export const deliverableKinds = ['result', 'fallback'] as const
-export type DeliverableKind = (typeof deliverableKinds)[number]
 
 export const cardTypes = [
   'task.instruction',
@@ -37,23 +42,47 @@ export const cardTypes = [
 export type CardType = (typeof cardTypes)[number]
 
 export const waitStatuses = ['waiting', 'received', 'applied', 'expired', 'dropped'] as const
-export type WaitStatus = (typeof waitStatuses)[number]
 
 export const resultStatuses = ['success', 'failed', 'canceled', 'timeout', 'partial'] as const
 export type ResultStatus = (typeof resultStatuses)[number]
+
+/** Kinds of entries of a transcript, as agents and workers write them. */
+export const transcriptKinds = [
+  'text',
+  'thought',
+  'tool_call',
+  'tool_result',
+  'stdout',
+  'stderr',
+  'question',
+  'answer',
+  'note',
+] as const
+export type TranscriptKind = (typeof transcriptKinds)[number]
 
 /** What a turn does once a tool's result has been applied. */
 export const afterExecutions = ['suspend', 'terminate'] as const
 export type AfterExecution = (typeof afterExecutions)[number]
 
+/** What a person allows: one call, equal calls of the turn, or equal calls of the agent. */
+export const approvalScopes = ['once', 'turn', 'agent'] as const
+export type ApprovalScope = (typeof approvalScopes)[number]
+
+/** `expired`: denied, because no one decided before the deadline. `ended`: the turn ended first. */
+export const approvalStatuses = ['waiting', 'allowed', 'denied', 'expired', 'ended'] as const
+
 /** What an active turn is busy with: observation only, gates nothing. */
 export const activities = ['thinking', 'executing_tool', 'awaiting_tool_result'] as const
 export type Activity = (typeof activities)[number]
 
-export const keyRoles = ['admin', 'operator', 'worker', 'sensor', 'reader'] as const
+export const keyRoles = ['admin', 'operator', 'worker', 'sensor', 'reader', 'answerer'] as const
 export type KeyRole = (typeof keyRoles)[number]
 
 export const agentStatuses = ['active', 'retired'] as const
+
+/** What a turn of an agent knows of earlier turns: nothing, those of its session, or all cards in the agent's box. */
+export const memories = ['none', 'session', 'box'] as const
+export type Memory = (typeof memories)[number]
 
 const activeHeadStatuses = ['dispatched', 'running', 'suspended'] as const
 /** Statuses of an agent's head. */
@@ -69,7 +98,6 @@ export type TurnStatus = (typeof turnStatuses)[number]
 
 /** Kinds of outbox rows. */
 export const eventKinds = ['task', 'state', 'step', 'command'] as const
-export type EventKind = (typeof eventKinds)[number]
 
 export const targetStrategies = ['new', 'reuse', 'clone'] as const
 
@@ -90,8 +118,32 @@ export const taskActions = [
   'require_approval',
   'abort',
   'retry',
+  'merge',
+  'send_back',
+  'keep',
 ] as const
+/** Where the run of a task works: in the project folder, or in a git worktree of its own. */
+export const workspaceKinds = ['project', 'worktree'] as const
+export type WorkspaceKind = (typeof workspaceKinds)[number]
+
+/** The name of a branch, without characters that git gives a meaning. */
+export const branchPattern = /^(?!.*(?:\.\.|\/\/|\.lock(?:\/|$)|\/\.|[./]$))[A-Za-z0-9][A-Za-z0-9._/+@-]{0,199}$/
+
+/** What happens to the change in a worktree after acceptance. */
+export const mergeModes = ['auto', 'review', 'never'] as const
+export type MergeMode = (typeof mergeModes)[number]
+
 export type TaskAction = (typeof taskActions)[number]
+
+/** What a schedule does with instants that passed while no PMO ran. */
+export const missedPolicies = ['skip', 'latest', 'all'] as const
+/** What a schedule does when an instant comes while its earlier turn or task is still open. */
+export const overlapPolicies = ['skip', 'queue', 'replace'] as const
+export const scheduleSources = ['file', 'api'] as const
+/** Who decided about a fire: the clock, or a person who asked for it. */
+export const fireKinds = ['timer', 'manual'] as const
+/** `waiting`: the board has not created the task yet. */
+export const fireStatuses = ['started', 'waiting', 'skipped', 'failed'] as const
 
 export const healthStates = ['ok', 'degraded', 'failed'] as const
 export type HealthState = (typeof healthStates)[number]

@@ -1,8 +1,7 @@
 /**
- * What every peer script shares: it reads its order from the command line, hands the peer to the common scenarios and
- * prints the figures as one JSON line on the real stdout. Always holds: whatever else the peer prints goes to stderr,
- * a failure ends with a non-zero code, and so does the death of the bench (stdin closes). Leaves to others: databases
- * and deadlines (peers.ts).
+ * What every peer script shares: it reads its order from the command line, passes the peer to the common scenarios and prints the figures
+ * as one JSON line on stdout; all other output of the peer goes to stderr. It exits with a non-zero code after a failure, and when the
+ * bench ends (stdin closes). peers.ts owns databases and timeouts.
  */
 import { measure } from '../measure.ts'
 

@@ -1,7 +1,6 @@
 /**
- * graphile-worker, tuned as its performance page says: a local queue filled 1,000 at a time, completions in batches,
- * bulk adds in one statement. Always holds: a job counts as finished when its row is gone. Leaves to others: how it is
- * measured (../measure.ts).
+ * graphile-worker, tuned as its performance page says: a local queue that is filled 1,000 at a time, completions in batches, bulk adds in
+ * one statement. A job is finished when its row is gone.
  */
 import { Logger, makeWorkerUtils, run } from 'graphile-worker'
 import pg from 'pg'

@@ -1,8 +1,7 @@
 /**
- * The peers that we are measured against: installed on demand beside this file with their own lockfile (never by the
- * product's install), each run as a child process of its own in a fresh database of the given server. Always holds:
- * after a run the child and whatever it started are gone, and so are its database and its folder; a peer that fails or
- * is late is an error, never a figure. Leaves to others: the scenarios (../measure.ts), each peer's tuning (*.mjs).
+ * Installs the peers on demand, beside this file and with their own lockfile (the product's install never does), and runs each as a child
+ * process in a new database of the given server. After a run the child, everything it started, its database and its folder are gone. A
+ * peer that fails or takes too long is an error, not a figure. ../measure.ts has the scenarios, *.mjs the tuning of each peer.
  */
 import { spawn } from 'node:child_process'
 import { createHash, randomUUID } from 'node:crypto'
@@ -31,7 +30,7 @@ const scratch = fileURLToPath(new URL('../.peers/', import.meta.url))
 const installedMark = `${here}node_modules/.bench-installed`
 const installMaxMs = 300_000 // 250 MB, most of it Restate's server
 const childMaxMs = 60_000 // a scenario takes at most 30 s, starting and stopping the rest
-const stderrKept = 4_000 // characters: the end of a stack trace is what one needs to read
+const stderrMaxChars = 4_000 // the end of a stack trace is enough
 
 /** Does nothing when the lockfile's packages are already there. */
 export async function installPeers(onProgress: (line: string) => void): Promise<void> {
@@ -39,7 +38,7 @@ export async function installPeers(onProgress: (line: string) => void): Promise<
   const mark = `${createHash('sha256').update(lock).digest('hex')} ${process.platform}-${process.arch}`
   if (existsSync(installedMark) && readFileSync(installedMark, 'utf8') === mark) return
   onProgress('installing the peers (about 250 MB, once)')
-  // Several declare a newer Node than they need; none needs its install script, and one of those only phones home.
+  // Several declare a newer Node than they need. None needs its install script; one of these only sends telemetry.
   const flags = ['--ignore-scripts', '--engine-strict=false', '--no-audit', '--no-fund', '--loglevel=error']
   const npm = spawn('npm', ['ci', '--prefix', here, ...flags], {
     cwd: here,
@@ -84,7 +83,7 @@ export async function runPeer(name: PeerName, scenario: Scenario, { databaseUrl,
 }
 
 async function figuresOf(name: PeerName, order: string): Promise<Figures> {
-  // Its own process group, so that nothing it starts can outlive it; its stdin tells it when we are gone.
+  // Its own process group, so that nothing it starts outlives it. It exits when its stdin closes.
   const child = spawn(process.execPath, ['--import', import.meta.resolve('tsx'), `${here}${name}.mjs`, order], {
     cwd: here,
     stdio: ['pipe', 'pipe', 'pipe'],
@@ -92,13 +91,13 @@ async function figuresOf(name: PeerName, order: string): Promise<Figures> {
     env: { ...process.env, DO_NOT_TRACK: '1' },
   })
   let printed = ''
-  let complaints = ''
+  let errors = ''
   child.stdout.on('data', (chunk: Buffer) => (printed += chunk.toString()))
-  child.stderr.on('data', (chunk: Buffer) => (complaints = (complaints + chunk.toString()).slice(-stderrKept)))
+  child.stderr.on('data', (chunk: Buffer) => (errors = (errors + chunk.toString()).slice(-stderrMaxChars)))
   const late = setTimeout(() => endGroup(child.pid), childMaxMs)
   try {
     const [code, signal] = (await once(child, 'close')) as [number | null, string | null]
-    if (code !== 0) throw new Error(`${name} ended with ${code ?? signal}:\n${complaints}`)
+    if (code !== 0) throw new Error(`${name} ended with ${code ?? signal}:\n${errors}`)
     return JSON.parse(printed) as Figures
   } finally {
     clearTimeout(late)

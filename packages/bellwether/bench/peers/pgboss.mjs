@@ -1,8 +1,7 @@
 /**
- * pg-boss, tuned: bulk inserts of 500, two workers that fetch batches of 500 without pause, LISTEN/NOTIFY on. With one
- * send per call a notification per row halves the rate (the commits queue for PostgreSQL's notify lock), so there the
- * sender wakes the worker in the process instead. Always holds: a job counts as finished when its row says completed.
- * Leaves to others: how it is measured (../measure.ts).
+ * pg-boss, tuned: bulk inserts of 500, two workers that fetch batches of 500 without pause, LISTEN/NOTIFY on. With one send per call, one
+ * notification per row halves the rate, because commits wait for PostgreSQL's notify lock; there the sender wakes the worker in the
+ * process instead. A job is finished when its row says completed.
  */
 import { PgBoss } from 'pg-boss'
 import pg from 'pg'

@@ -1,8 +1,7 @@
 /**
- * One Restate server for one measurement: its binary from npm, on free loopback ports, in the given folder. Always
- * holds: durability is the default (synced log), telemetry and the web page are off, and the process ends with ours at
- * the latest. One thing cannot be turned off: at its start it asks GitHub for its latest release (and does without).
- * Leaves to others: the services (restate.mjs), the folder (peers.ts).
+ * Runs one Restate server per measurement: its binary from npm, on free loopback ports, in the given folder, with its default durability
+ * (synced log) and without telemetry and web page. The process ends with ours at the latest. At its start it asks GitHub for its latest
+ * release, which cannot be turned off, and continues without an answer.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'

@@ -1,9 +1,8 @@
 /**
- * Restate, tuned: kept-alive connections to its ingress, the SDK's line per invocation off, four partitions instead of
- * 24 (ahead in two of three rounds of bulk on two cores, level otherwise), and bulk as one durable call whose handler
- * sends the 500 jobs (5 to 100 % faster than 500 requests). Always holds: a job counts as finished when its invocation
- * is completed. The server cannot hold work back, so filling and draining are measured together. Leaves to
- * others: the server's process (restate-server.mjs), how it is measured (../measure.ts).
+ * Restate, tuned: persistent connections to its ingress, no log line per invocation, four partitions instead of 24 (faster in two of three
+ * bulk rounds on two cores, equal otherwise), and bulk as one durable call whose handler sends the 500 jobs (5 to 100 % faster than 500
+ * requests). A job is finished when its invocation is completed. The server cannot hold work back, so filling and draining are measured
+ * together.
  */
 import './promise-with-resolvers.mjs'
 import { once } from 'node:events'

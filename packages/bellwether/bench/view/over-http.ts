@@ -88,7 +88,7 @@ export interface DirectoryTimes {
   readonly findNames: number
 }
 
-/** Milliseconds for one directory of 1,000 files with all entries. Responses are not cached. */
+/** Milliseconds for one directory of 1,000 files with all entries. First responses are rendered; repeated ones come from the server's cache. */
 export async function directory(
   server: ViewServer,
   find: (top: number, fields: 'names' | 'same') => number,

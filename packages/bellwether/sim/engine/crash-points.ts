@@ -14,9 +14,9 @@ export async function forEachCrashPoint(
   verify: (outcome: Outcome, nth: number | undefined) => Promise<void> | void,
 ): Promise<number> {
   const { fibre, every = 1, plan = noFaults } = options
-  const whole = await run(world, scenario, options)
-  await verify(whole, undefined)
-  const yields = whole.yields.get(fibre)
+  const faultless = await run(world, scenario, options)
+  await verify(faultless, undefined)
+  const yields = faultless.yields.get(fibre)
   if (yields === undefined) throw new Error(`The scenario spawns no fibre "${fibre}"`)
   for (let nth = 0; nth < yields; nth += every) {
     const faults = [...plan.faults, { kind: 'crash', at: { fibre, nth } } as const]

@@ -1,11 +1,9 @@
 /** Tests the engine with toy verbs: it finds the classic races, and finds nothing when the verbs follow the rules. */
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { freshDatabase, type FreshDatabase } from '../../test/support/postgres.js'
 import {
   arbitraryPlan,
   forEachCrashPoint,
-  openWorld,
   run,
   type Fibre,
   type Invariant,
@@ -14,20 +12,14 @@ import {
   type Scenario,
   type World,
 } from './index.js'
-import { toySchema } from './toy.js'
+import { toyWorld } from './toy.js'
 
-let fresh: FreshDatabase
 let world: World
-
+let close: () => Promise<void>
 beforeAll(async () => {
-  fresh = await freshDatabase()
-  await fresh.db.query({ text: toySchema })
-  world = await openWorld({ url: fresh.url, schemas: ['toy'], now: 'toy.now' })
+  ;({ world, close } = await toyWorld())
 })
-afterAll(async () => {
-  await world.close()
-  await fresh.drop()
-})
+afterAll(() => close())
 
 const noLostUpdate: Invariant = { name: 'no lost update', sql: 'select * from toy.counter where n <> 2' }
 const noLostDispatch: Invariant = {

@@ -1,21 +1,14 @@
 /** The world around the fibres: time, the bell, slow fibres, errors. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { freshDatabase, type FreshDatabase } from '../../test/support/postgres.js'
-import { openWorld, run, type Scenario, type World } from './index.js'
-import { toySchema } from './toy.js'
+import { run, type Scenario, type World } from './index.js'
+import { toyWorld } from './toy.js'
 
-let fresh: FreshDatabase
 let world: World
-
+let close: () => Promise<void>
 beforeAll(async () => {
-  fresh = await freshDatabase()
-  await fresh.db.query({ text: toySchema })
-  world = await openWorld({ url: fresh.url, schemas: ['toy'], now: 'toy.now' })
+  ;({ world, close } = await toyWorld())
 })
-afterAll(async () => {
-  await world.close()
-  await fresh.drop()
-})
+afterAll(() => close())
 
 // Simulated time: it passes as soon as no fibre can run.
 const second = 1_000

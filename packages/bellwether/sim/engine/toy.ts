@@ -1,5 +1,26 @@
 /** Toy verbs for the tests of the engine: each race in its smallest form, with and without the rule that prevents it. */
-export const toySchema = `
+import { freshDatabase, type FreshDatabase } from '../../test/support/postgres.js'
+import { openWorld, type World } from './index.js'
+
+/** An empty database with the toy verbs. */
+export async function toyDatabase(): Promise<FreshDatabase> {
+  const fresh = await freshDatabase()
+  await fresh.db.query({ text: toySchema })
+  return fresh
+}
+
+/** A world on a database of its own. */
+export async function toyWorld(): Promise<{ readonly world: World; readonly close: () => Promise<void> }> {
+  const fresh = await toyDatabase()
+  const world = await openWorld({ url: fresh.url, schemas: ['toy'], now: 'toy.now' })
+  const close = async () => {
+    await world.close()
+    await fresh.drop()
+  }
+  return { world, close }
+}
+
+const toySchema = `
 create schema toy;
 create function toy.now() returns timestamptz language sql volatile as $$ select clock_timestamp() $$;
 

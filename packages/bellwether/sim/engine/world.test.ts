@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { freshDatabase } from '../../test/support/postgres.js'
 import { openWorld, run, type Scenario } from './index.js'
-import { toySchema } from './toy.js'
+import { toyDatabase } from './toy.js'
 
 const bumping: Scenario = ({ spawn }) => {
   for (const name of ['a', 'b']) {
@@ -11,8 +10,7 @@ const bumping: Scenario = ({ spawn }) => {
 
 describe('a world', () => {
   it.each(['truncate', 'delete'] as const)('empties by %s, and keeps what was there at first', async (emptying) => {
-    const fresh = await freshDatabase()
-    await fresh.db.query({ text: toySchema })
+    const fresh = await toyDatabase()
     const world = await openWorld({ url: fresh.url, schemas: ['toy'], emptying })
     for (let round = 0; round < 3; round += 1) {
       await run(world, bumping, { seed: 1 })
@@ -27,8 +25,7 @@ describe('a world', () => {
   })
 
   it('has its database to itself and inherits nothing from an earlier world', async () => {
-    const fresh = await freshDatabase()
-    await fresh.db.query({ text: toySchema })
+    const fresh = await toyDatabase()
     const world = await openWorld({ url: fresh.url, schemas: ['toy'] })
     await expect(openWorld({ url: fresh.url, schemas: ['toy'] })).rejects.toThrow(
       'Another simulation world uses this database',

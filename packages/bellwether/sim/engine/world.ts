@@ -5,7 +5,7 @@
 import type { Queryable } from '../../src/ports/database/database.js'
 import { types } from '../../src/ports/database/pg-types.js'
 import { Control } from './control.js'
-import { claimDatabase, installGates, instrumentSchema, replaceClock } from './install.js'
+import { claimDatabase, installGates, instrumentSchema, replaceClock } from './gates/install.js'
 import { installReset, type Emptying } from './reset.js'
 
 export interface WorldOptions {

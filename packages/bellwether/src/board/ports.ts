@@ -4,6 +4,7 @@
  */
 import type { BudgetKey, DegradeAction } from '@bellwether/protocol'
 import type { TaskPurse, Usage } from './policies/budget.js'
+import type { AgentWorkspace } from './policies/workspace.js'
 
 /** One turn to start. `key` is the eventId of the intent line: the same key never starts a second turn. */
 export interface SpawnRequest {
@@ -11,12 +12,16 @@ export interface SpawnRequest {
   readonly taskId: string
   readonly agent: string
   readonly prompt: string
+  /** Instead of the prompt, for an agent that resumes the session of its last run of the task. */
+  readonly resumePrompt?: string
   /** Pays for the turn and its children. */
   readonly purse: TaskPurse
   /** The degrade actions of this run. */
   readonly degrade: readonly DegradeAction[]
   /** What to do, in order, when the purse does not cover a call of the turn. */
   readonly degradePolicy: readonly DegradeAction[]
+  /** The git worktree in which the turn works. Absent: the project folder. */
+  readonly worktree?: { readonly top: string; readonly root: string }
 }
 
 /** `unknown`: this kernel does not know the key (another database, or the turn is past retention). */
@@ -29,9 +34,13 @@ export type TurnStatus =
       readonly agentTurnId: string
       readonly outcome: 'success' | 'failed' | 'timeout' | 'canceled'
       readonly error: string | null
+      /** Why a turn that did not succeed ended, in words. */
+      readonly explanation?: string
       readonly deliverable: Readonly<Record<string, unknown>> | null
       /** The limits that ended the turn with budget_exceeded. */
       readonly exceededKeys?: readonly BudgetKey[]
+      /** The limits of the turn that its agent file set. */
+      readonly agentLimits?: readonly BudgetKey[]
     } & Usage)
 
 /** Identifies the kernel behind a spawner. */
@@ -47,6 +56,10 @@ export interface KernelIdentity {
 export interface Spawner {
   /** Which of these names are not agents. Empty also if any name will do. Throws Retryable if the kernel is unreachable. */
   missingAgents(names: readonly string[]): Promise<readonly string[]>
+  /** Whether the project has any agent. Throws Retryable if the kernel is unreachable. */
+  hasAgents(): Promise<boolean>
+  /** What the file of the agent says about its workspace. Throws Retryable if the kernel is unreachable. */
+  workspaceOf(agent: string): Promise<AgentWorkspace>
   /** Null: this kernel cannot identify itself. Throws Retryable if the kernel is unreachable. */
   kernel(): Promise<KernelIdentity | null>
   /** Starts the turn of `key`, or finds the one that exists. Throws Retryable if the kernel is unreachable. */
@@ -74,4 +87,6 @@ export interface Evidence {
   /** A token for "now": `inspect` reports which files changed after it. */
   changeToken(signal?: AbortSignal): Promise<string>
   inspect(paths: readonly string[], since: string | null, signal?: AbortSignal): Promise<readonly FileEvidence[]>
+  /** The files that changed after the token, by anyone, at most `max`. Null: unknown. */
+  changedFiles(since: string, max: number, signal?: AbortSignal): Promise<readonly string[] | null>
 }

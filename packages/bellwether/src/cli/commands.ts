@@ -34,13 +34,30 @@ export const groups: readonly Group[] = [
         load: async () => (await import('./start/up.js')).upCommand,
         longRunning: true,
       },
+      trust: {
+        about: 'show what the files of this folder make `up` run, and accept it',
+        load: async () => (await import('./start/trust.js')).trustCommand,
+      },
+      open: {
+        about: 'open the dashboard in the browser, or print a one-time link',
+        load: async () => (await import('./start/open.js')).openCommand,
+      },
       doctor: {
         about: 'check the set-up of this folder and say what to fix',
         load: async () => (await import('./start/doctor.js')).doctorCommand,
       },
+      login: {
+        about: 'store the address and key of a server, for commands outside its folder',
+        load: async () => (await import('./start/login.js')).loginCommand,
+      },
+      logout: { about: 'forget a stored server', load: async () => (await import('./start/login.js')).logoutCommand },
       keys: {
         about: 'create, list, rotate and revoke API keys',
         load: async () => (await import('./start/keys.js')).keysCommand,
+      },
+      targets: {
+        about: 'the worker targets that a project may use: list, set',
+        load: async () => (await import('./start/targets.js')).targetsCommand,
       },
     },
   },
@@ -48,16 +65,24 @@ export const groups: readonly Group[] = [
     title: 'Work',
     commands: {
       turn: {
-        about: 'run a turn; list, show, watch and stop turns',
+        about: 'run a turn; list, show, watch, retry, replay, fork and stop turns',
         load: async () => (await import('./work/turn.js')).turnCommand,
       },
       task: {
         about: 'the board: add, dispatch and watch tasks',
         load: async (verb) => (await import('./work/task/task.js')).loadTask(verb),
       },
+      schedule: {
+        about: 'start turns and tasks by the clock: list, add, pause, run',
+        load: async () => (await import('./work/schedule.js')).scheduleCommand,
+      },
       questions: {
         about: 'questions of agents to people: list, answer, decline',
         load: async () => (await import('./work/questions.js')).questionsCommand,
+      },
+      approvals: {
+        about: 'calls that wait for a person: list, allow, deny; grants: list, revoke',
+        load: async () => (await import('./work/approvals.js')).approvalsCommand,
       },
       mcp: {
         about: 'serve the tools of a running server to an MCP client (stdio)',
@@ -76,9 +101,26 @@ export const groups: readonly Group[] = [
         about: 'interventions of the watchdogs: when, what and why',
         load: async () => (await import('./observe/watchdog.js')).watchdogCommand,
       },
+      quotas: {
+        about: 'accounts that reached a limit, and spending limits: list, lift',
+        load: async () => (await import('./observe/quotas.js')).quotasCommand,
+      },
+      logs: {
+        about: 'the log of the `up` of this folder; live with --follow',
+        load: async () => (await import('./observe/logs.js')).logsCommand,
+      },
       view: {
         about: 'the workspace: tree, search, stats, blind spots, sessions, changes',
         load: async () => (await import('./observe/view/view.js')).viewCommand,
+      },
+    },
+  },
+  {
+    title: 'Set up the shell',
+    commands: {
+      completion: {
+        about: 'print a completion script for bash, zsh or fish',
+        load: async () => (await import('./start/completion.js')).completionOf(groups),
       },
     },
   },

@@ -2,7 +2,9 @@
 import { Command, CommanderError } from 'commander'
 import { nearest } from '../settings/nearest.js'
 import { commands, groups } from './commands.js'
-import { exitCodes, printError, version } from './shared/output.js'
+import { examplesOf } from './examples.js'
+import { version } from '../settings/version.js'
+import { exitCodes, printError } from './shared/output.js'
 import { plain } from '../client/sanitize.js'
 
 async function build(name: string, verb: string | undefined, finish: (code: number) => void): Promise<Command> {
@@ -13,12 +15,14 @@ async function build(name: string, verb: string | undefined, finish: (code: numb
   return strict(program)
 }
 
-/** Makes the parser throw errors instead of printing them, in a command and its verbs. */
+/** Makes the parser throw errors instead of printing them, and adds the examples to the help, in a command and its verbs. */
 function strict(command: Command): Command {
   command.commands.forEach(strict)
+  const lines = examplesOf(path(command).split(' ').slice(1).join(' '))
   return command
     .exitOverride()
-    .configureOutput({ outputError: () => undefined })
+    .configureOutput({ outputError: () => undefined, writeErr: (text) => void process.stdout.write(text) })
+    .addHelpText('after', lines.length === 0 ? '' : `\nExamples:\n${lines.map((line) => `  ${line}`).join('\n')}`)
     .showSuggestionAfterError(false)
 }
 
@@ -49,11 +53,7 @@ export async function run(typed: readonly string[]): Promise<number> {
   const args = typed[0] === 'help' && typed.length > 1 ? [...typed.slice(1), '--help'] : typed
   const [name] = args
   if (name === '--version' || name === '-V') return printHelp(`${version()}\n`)
-  if (name === '--help' || name === '-h' || name === 'help') return printHelp(firstPage())
-  if (name === undefined) {
-    process.stderr.write(firstPage())
-    return exitCodes.usage
-  }
+  if (name === undefined || name === '--help' || name === '-h' || name === 'help') return printHelp(firstPage())
   if (!Object.hasOwn(commands, name)) return unknown(name)
   let code: number = exitCodes.ok
   const program = await build(name, args[1], (result) => {
@@ -64,10 +64,9 @@ export async function run(typed: readonly string[]): Promise<number> {
     return code
   } catch (error) {
     if (!(error instanceof CommanderError)) return printError(error)
-    if (error.exitCode === 0) return exitCodes.ok
     // Without a verb, the parser has printed the help.
-    if (error.code !== 'commander.help')
-      process.stderr.write(`${plain(error.message)}\n${plain(suggestion(program, error, args))}\n`)
+    if (error.exitCode === 0 || error.code === 'commander.help') return exitCodes.ok
+    process.stderr.write(`${plain(error.message)}\n${plain(suggestion(program, error, args))}\n`)
     return exitCodes.usage
   }
 }

@@ -1,3 +1,12 @@
 /** The public client: a running server over HTTP. */
 export { openClient, type Address, type Client, type Request, type StreamEvent, type StreamRequest } from './client.js'
-export { deliverableText, followTurn, readTurn, startTurn, type FollowOptions, type NewTurn } from './turns.js'
+export {
+  deliverableText,
+  followTurn,
+  forkTurn,
+  readTurn,
+  startTurn,
+  type FollowOptions,
+  type Fork,
+  type NewTurn,
+} from './turns.js'

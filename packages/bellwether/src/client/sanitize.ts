@@ -18,7 +18,13 @@ export function block(text: string): string {
 
 /** The same JSON value, with every unsafe character escaped. */
 export function safeJson(value: unknown): string {
-  return JSON.stringify(value).replaceAll(unsafe, (found) => {
+  return escapeUnsafe(JSON.stringify(value))
+}
+
+/** The same JSON text, with every unsafe character escaped. Line breaks between values stay. */
+export function escapeUnsafe(json: string): string {
+  return json.replaceAll(unsafe, (found) => {
+    if (found === '\n') return found
     const units = Array.from({ length: found.length }, (_, at) => found.charCodeAt(at))
     return units.map((unit) => `\\u${unit.toString(16).padStart(4, '0')}`).join('')
   })

@@ -34,6 +34,36 @@ export function startTurn(
   return retryUntil({ backoff: reconnectBackoff, maxMs: responseMs }, call, ports)
 }
 
+export type FollowUp = BodyFor<'POST /projects/:project/turns/:turn/continue'>
+
+/** Starts a follow-up of an ended turn. Requests with the same `idempotencyKey` start one. */
+export function followUp(
+  client: Client,
+  turn: string,
+  body: FollowUp,
+  idempotencyKey: string,
+  ports: WaitPorts,
+): Promise<ResponseOf<'POST /projects/:project/turns/:turn/continue'>> {
+  const request = { params: { turn }, body, idempotencyKey, signal: ports.signal }
+  const call = () => client.ask('POST /projects/:project/turns/:turn/continue', request)
+  return retryUntil({ backoff: reconnectBackoff, maxMs: responseMs }, call, ports)
+}
+
+export type Fork = BodyFor<'POST /projects/:project/turns/:turn/fork'>
+
+/** Starts a turn from a step of an ended one. Requests with the same `idempotencyKey` start one. */
+export function forkTurn(
+  client: Client,
+  turn: string,
+  body: Fork,
+  idempotencyKey: string,
+  ports: WaitPorts,
+): Promise<ResponseOf<'POST /projects/:project/turns/:turn/fork'>> {
+  const request = { params: { turn }, body, idempotencyKey, signal: ports.signal }
+  const call = () => client.ask('POST /projects/:project/turns/:turn/fork', request)
+  return retryUntil({ backoff: reconnectBackoff, maxMs: responseMs }, call, ports)
+}
+
 /** The turn, when it has ended or after `wait` seconds. */
 export function readTurn(client: Client, turn: string, wait = 0, signal?: AbortSignal): Promise<TurnDetail> {
   const timeoutMs = wait * 1_000 + responseMs

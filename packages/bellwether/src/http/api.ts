@@ -6,6 +6,7 @@ import type { IncomingMessage } from 'node:http'
 import { linkAbort, type Clock, type LinkedAbort, type Log } from '@bellwether/base'
 import { apiBase, InvalidInput, Terminal } from '@bellwether/protocol'
 import {
+  bodyBytes,
   eventStream,
   routes,
   type ResponseFrom,
@@ -19,6 +20,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from 
 import type { z } from 'zod'
 import type { Kernel } from '../kernel/kernel.js'
 import type { Fusion } from '../view/fusion.js'
+import { mustBeLive } from './auth.js'
 import type { Tail } from './tail.js'
 
 export type RequestOf<Key extends RouteKey> = FastifyRequest<{
@@ -42,9 +44,12 @@ export function apiOf(app: FastifyInstance): Api {
     const route: Route = routes[key]
     const [method, path] = key.split(' ') as [HTTPMethods, string]
     const status = Math.min(...Object.keys(route.responses).map(Number))
+    // A read that waited for seconds returns nothing to a key that was revoked during the wait. A write has taken effect.
+    const mayWait = method === 'GET' && route.outside !== true
     app.route({
       method,
       url: route.outside === true ? path : `${apiBase}${path}`,
+      bodyLimit: route.bodyBytesMax ?? bodyBytes.small,
       exposeHeadRoute: method === 'GET' && route.responses[status] !== eventStream,
       handler: (request, reply) => {
         if (route.params !== undefined) request.params = read(route.params, request.params, 'path')
@@ -52,11 +57,19 @@ export function apiOf(app: FastifyInstance): Api {
         // An absent body counts as an empty object: the error then names the missing keys.
         if (route.body !== undefined) request.body = read(route.body, request.body ?? {}, 'body')
         void reply.code(status)
-        return (handler as (request: FastifyRequest, reply: FastifyReply) => unknown)(request, reply)
+        const response = (handler as (request: FastifyRequest, reply: FastifyReply) => unknown)(request, reply)
+        return mayWait && response instanceof Promise ? response.then(whileLive(request, reply)) : response
       },
     })
   }
 }
+
+const whileLive =
+  ({ grant }: FastifyRequest, reply: FastifyReply) =>
+  (response: unknown): unknown => {
+    if (grant !== undefined && !reply.sent) mustBeLive(grant)
+    return response
+  }
 
 // An error repeats some of the client's own text.
 const messageMax = 500

@@ -5,15 +5,16 @@
  */
 import type { Socket } from 'node:net'
 import type { Log } from '@bellwether/base'
-import { apiBase, pipeLimits, Terminal } from '@bellwether/protocol'
-import { problemType, type Problem } from '@bellwether/protocol/http'
+import { apiBase, Terminal } from '@bellwether/protocol'
+import { bodyBytes, problemType, type Problem } from '@bellwether/protocol/http'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import type { Fusion } from '../view/fusion.js'
 import { apiOf } from './api.js'
 import { authorize, mustReach, type Grant, type Keys } from './auth.js'
-import { readJson } from './body.js'
+import { readJson, valuesMax } from './body.js'
 import { problemOf, retryAfter } from './problem.js'
 import { parseQuery } from './query.js'
+import { clientAt } from './rate-limit.js'
 import { healthRoutes } from './routes/health.js'
 import { pipeRoutes } from './routes/pipe.js'
 import { viewRoutes } from './routes/views.js'
@@ -27,9 +28,19 @@ export interface AppOptions {
   readonly limits?: Partial<ServerLimits> | undefined
 }
 
-export interface BareOptions extends Pick<AppOptions, 'log' | 'limits'> {
+export interface BareOptions extends Pick<AppOptions, 'log' | 'limits'>, NetworkOptions {
   /** Runs for each API request before its body is read; sets the grant or throws. */
   readonly admit: (request: FastifyRequest, reply: FastifyReply) => Promise<void>
+  /** Runs for each other request: pages, health, sign-in, unknown paths. */
+  readonly admitOutside?: (request: FastifyRequest) => void
+}
+
+/** How clients reach the server. */
+export interface NetworkOptions {
+  /** The certificate chain and its key, in PEM; absent: plain HTTP. */
+  readonly tls?: { readonly cert: string; readonly key: string } | undefined
+  /** Addresses and networks of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` count. */
+  readonly trustedProxies?: readonly string[] | undefined
 }
 
 export interface ServerLimits {
@@ -40,6 +51,8 @@ export interface ServerLimits {
   readonly connections: number
   /** One address cannot use up all connections. */
   readonly connectionsPerAddress: number
+  /** Connections that only this machine can use: its workers, commands and health checks. */
+  readonly connectionsLocal: number
 }
 
 export const serverLimits: ServerLimits = {
@@ -47,6 +60,7 @@ export const serverLimits: ServerLimits = {
   silenceMs: 60_000,
   connections: 4_096,
   connectionsPerAddress: 1_024,
+  connectionsLocal: 256,
 }
 
 declare module 'fastify' {
@@ -78,46 +92,68 @@ export function makeApp(options: AppOptions): FastifyInstance {
 export function bareApp(options: BareOptions): FastifyInstance {
   const { log } = options
   const limits = { ...serverLimits, ...options.limits }
+  const connections = {
+    headersTimeout: limits.requestMs,
+    connectionsCheckingInterval: Math.min(5_000, limits.requestMs),
+    maxHeaderSize: 16_384,
+  }
+  const proxies = options.trustedProxies ?? []
+  // The type of the app does not depend on TLS: handlers see the same requests.
+  const transport = (
+    options.tls === undefined
+      ? { http: connections }
+      : { https: { ...options.tls, ...connections, minVersion: 'TLSv1.2', handshakeTimeout: limits.requestMs } }
+  ) as { http: typeof connections }
   const app = fastify({
+    ...transport,
+    trustProxy: proxies.length === 0 ? false : [...proxies],
     logger: false,
-    bodyLimit: pipeLimits.bodyBytesMax,
+    bodyLimit: bodyBytes.small,
+    schemaController: { compilersFactory: { buildValidator: noSchemas, buildSerializer: noSchemas } },
     requestTimeout: limits.requestMs,
     connectionTimeout: limits.silenceMs,
     // Sensors keep their connection between heartbeats; proxies close it after 60 s.
     keepAliveTimeout: 65_000,
     forceCloseConnections: true,
     // URLs that cannot be decoded, and parameters that are too long, fail before any hook, and get a problem too.
-    frameworkErrors: (error, _request, reply) => {
-      void sendProblem(reply as unknown as FastifyReply, problemOf(error))
-    },
-    http: {
-      headersTimeout: limits.requestMs,
-      connectionsCheckingInterval: Math.min(5_000, limits.requestMs),
-      maxHeaderSize: 16_384,
+    frameworkErrors: (error, request, reply) => {
+      void sendError(reply as unknown as FastifyReply, refusalOf(request as unknown as FastifyRequest) ?? error)
     },
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 512, querystringParser: parseQuery },
   })
-  app.server.maxConnections = limits.connections
-  limitPerAddress(app, limits.connectionsPerAddress)
+  limitConnections(app, limits)
+  /** Why a request is refused that fails before any hook: it counts like every other one. */
+  function refusalOf(request: FastifyRequest): unknown {
+    try {
+      options.admitOutside?.(request)
+      return undefined
+    } catch (error) {
+      return error
+    }
+  }
 
   app.decorateRequest('grant')
   app.decorateRequest('refusal', null)
+  app.decorateRequest('actor', null)
   app.removeAllContentTypeParsers()
   // Every body is parsed as JSON, whatever its content type; an empty body counts as absent.
-  app.addContentTypeParser(
-    '*',
-    { parseAs: 'buffer' },
-    async (request: { headers: Record<string, unknown> }, body: Buffer) => {
-      const encoding = request.headers['content-encoding']
-      return readJson(body, typeof encoding === 'string' ? encoding : undefined)
-    },
-  )
-  app.addHook('onSend', async (_request, reply) => void makeSafe(reply))
+  app.addContentTypeParser('*', { parseAs: 'buffer' }, async (request: FastifyRequest, body: Buffer) => {
+    const encoding = request.headers['content-encoding']
+    const { bodyLimit: bytesMax, url = '' } = request.routeOptions
+    // Rows of sensors have many values and a reader of their own.
+    const isPipe = url.startsWith(`${apiBase}/pipe/`)
+    return readJson(body, { encoding, bytesMax, valuesMax: isPipe ? undefined : valuesMax })
+  })
+  app.addHook('onSend', async (request, reply) => {
+    makeSafe(reply)
+    if (request.protocol === 'https') void reply.header('strict-transport-security', `max-age=${hstsSeconds}`)
+  })
   // Checks the matched route, not the URL: the router also accepts `/%61pi/…` and `http://host/api/…`.
   app.addHook('onRequest', async (request, reply) => {
     const route = request.routeOptions.url
     if (route === undefined ? request.url.startsWith(apiBase) : route.startsWith(apiBase))
       await options.admit(request, reply)
+    else options.admitOutside?.(request)
   })
   app.setNotFoundHandler(async (request) => {
     throw new Terminal(`${request.method} ${request.url.split('?')[0]!.slice(0, 200)} does not exist`, {
@@ -129,15 +165,21 @@ export function bareApp(options: BareOptions): FastifyInstance {
     request.refusal = problem.code
     if (problem.status >= 500 && problem.code === 'internal')
       log.error({ err: error, method: request.method, path: request.routeOptions.url }, 'request failed')
-    const after = retryAfter(error)
-    if (after !== undefined) void reply.header('retry-after', after)
     if (problem.status === 401) void reply.header('www-authenticate', 'Bearer')
     // The body was not read to its end, so the connection cannot be reused.
     if (problem.status === 413 || problem.status === 415) void reply.header('connection', 'close')
-    return sendProblem(reply, problem)
+    return sendError(reply, error)
   })
   return app
 }
+
+/** No route has a schema of Fastify. Without this, Fastify loads two libraries for them, of 130 files. */
+const noSchemas = () => {
+  throw new Error('Routes are validated by the contract in @bellwether/protocol')
+}
+
+// A year: a browser that used TLS once does not accept plain HTTP from this host.
+const hstsSeconds = 31_536_000
 
 /** A browser must not display, frame, sniff or store responses of the API. */
 const safeHeaders = {
@@ -154,24 +196,55 @@ function makeSafe(reply: FastifyReply): FastifyReply {
 }
 
 /** Sends bytes, so that no charset is added, and sets the headers itself, because hooks may not have run. */
-function sendProblem(reply: FastifyReply, problem: Problem): FastifyReply {
+function sendError(reply: FastifyReply, error: unknown): FastifyReply {
+  const problem: Problem = problemOf(error)
+  const after = retryAfter(error)
+  if (after !== undefined) void reply.header('retry-after', after)
   return makeSafe(reply)
     .code(problem.status)
     .type(problemType)
     .send(Buffer.from(JSON.stringify(problem)))
 }
 
-function limitPerAddress(app: FastifyInstance, max: number): void {
+const isLocal = (address: string) => address === '::1' || /^(?:::ffff:)?127\./.test(address)
+
+export interface ConnectionCount {
+  /** Counts a connection; `isOver`: there are too many, and it must be closed. Call `leave` once when it is closed. */
+  enter(address: string): { readonly isOver: boolean; readonly leave: () => void }
+}
+
+/** Connections of this machine have a part of the total for themselves. */
+export function countConnections(limits: ServerLimits): ConnectionCount {
   const open = new Map<string, number>()
+  let [all, remote] = [0, 0]
+  return {
+    enter(address) {
+      const local = isLocal(address)
+      const client = clientAt(address)
+      const count = (open.get(client) ?? 0) + 1
+      open.set(client, count)
+      all += 1
+      if (!local) remote += 1
+      const isRemoteOver = !local && remote > limits.connections - limits.connectionsLocal
+      return {
+        isOver: isRemoteOver || count > limits.connectionsPerAddress || all > limits.connections,
+        leave() {
+          all -= 1
+          if (!local) remote -= 1
+          const left = (open.get(client) ?? 1) - 1
+          if (left <= 0) open.delete(client)
+          else open.set(client, left)
+        },
+      }
+    },
+  }
+}
+
+function limitConnections(app: FastifyInstance, limits: ServerLimits): void {
+  const connections = countConnections(limits)
   app.server.on('connection', (socket: Socket) => {
-    const address = socket.remoteAddress ?? ''
-    const count = (open.get(address) ?? 0) + 1
-    open.set(address, count)
-    socket.once('close', () => {
-      const left = (open.get(address) ?? 1) - 1
-      if (left <= 0) open.delete(address)
-      else open.set(address, left)
-    })
-    if (count > max) socket.destroy()
+    const { isOver, leave } = connections.enter(socket.remoteAddress ?? '')
+    socket.once('close', leave)
+    if (isOver) socket.destroy()
   })
 }

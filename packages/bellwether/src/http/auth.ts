@@ -10,14 +10,20 @@ export interface Grant {
   readonly keyId: string
   readonly role: KeyRole
   readonly name?: string
+  /** Changes when the key is rotated: browser sessions end with it. */
+  readonly generation?: string
   /** The view that this key feeds, if any. */
   readonly view: string | undefined
   /** The only project that it can reach; undefined: see `reaches`. */
   readonly project?: string | undefined
+  /** The only worker targets that it can claim from; undefined: all. */
+  readonly targets?: readonly string[] | undefined
   /** Whether it can reach a view. */
   may(view: string): boolean
   /** Whether it can reach a project. */
   reaches(project: string): boolean
+  /** Whether the key is still valid. Reads memory only, so that streams and long polls can ask before each hand-out. */
+  isLive(): boolean
 }
 
 export interface Keys {
@@ -27,6 +33,16 @@ export interface Keys {
 const hash = (key: string) => createHash('sha256').update(key).digest('base64')
 // A shorter key can be guessed; a longer one is a mistake.
 const lengths = { min: 8, max: 512 } as const
+
+/** Before the id of a person whom the identity provider confirmed. */
+export const personPrefix = 'oidc:'
+export const isPerson = ({ keyId }: Grant): boolean => keyId.startsWith(personPrefix)
+
+/** Who made a request, for records that people read. */
+export function callerName(grant: Grant): string {
+  const name = grant.name ?? grant.keyId
+  return (isPerson(grant) ? name : `key ${name}`).slice(0, 200)
+}
 
 /** One or more keys per view. */
 export function viewKeys(pairs: Iterable<readonly [view: string, key: string]>): Keys {
@@ -39,9 +55,9 @@ export function viewKeys(pairs: Iterable<readonly [view: string, key: string]>):
       )
     }
     const hashed = hash(key)
-    const taken = grants.get(hashed)
-    if (taken !== undefined && taken.view !== view) {
-      throw new InvalidInput(`Views "${taken.view}" and "${view}" have the same key`, {
+    const holder = grants.get(hashed)
+    if (holder !== undefined && holder.view !== view) {
+      throw new InvalidInput(`Views "${holder.view}" and "${view}" have the same key`, {
         code: 'invalid_key',
         hint: 'the key selects the view that a sensor feeds: use one key per view',
       })
@@ -52,6 +68,7 @@ export function viewKeys(pairs: Iterable<readonly [view: string, key: string]>):
       view,
       may: (other) => other === view,
       reaches: () => false,
+      isLive: () => true,
     })
   }
   return { grant: (key) => grants.get(hash(key)) }
@@ -74,6 +91,12 @@ export async function authorize(keys: Keys, headers: Headers): Promise<Grant> {
     code: 'unauthorized',
     hint: 'send a valid key as X-API-Key or Authorization: Bearer; commands take it from --key or BELLWETHER_KEY',
   })
+}
+
+/** For a request that waited: its key may have been revoked or rotated during the wait. */
+export function mustBeLive(grant: Grant): void {
+  if (grant.isLive()) return
+  throw new Terminal('The key was revoked or rotated during the request', { code: 'unauthorized' })
 }
 
 export function mustReach(grant: Grant, view: string): void {

@@ -22,7 +22,7 @@ export function boardStreams({ dispatcher, feed, clock }: BoardStreamParts): (cu
   let queue: Promise<unknown> = Promise.resolve()
   const since = (cursor: number | null) => {
     const page = queue.then(() => feed.since(cursor))
-    queue = page.catch(() => undefined)
+    queue = page.catch(() => undefined) // the reader of this page gets the error; the next page is read all the same
     return page
   }
   return (from) => {

@@ -11,6 +11,8 @@ import { loop } from '../ports/loop.js'
 import type { Grant, Keys } from './auth.js'
 
 export interface KeyStore extends Keys {
+  /** The grant of a key that is in memory. */
+  known(key: string): Grant | undefined
   /** The grant of a live key by its id. */
   byId(keyId: string): Grant | undefined
   refresh(): Promise<void>
@@ -30,6 +32,8 @@ export interface KeyStoreOptions {
 const refreshMs = 2_000
 // A new key must work at once, but a flood of unknown keys must not become a flood of queries: unknown keys wait for a common one.
 const unknownPauseMs = 250
+// Longer texts are not keys and are not hashed.
+const keyMax = 512
 // "Last used" is for people: one minute is precise enough.
 const touchMs = 60_000
 
@@ -47,11 +51,14 @@ export function openKeyStore({ db, clock, log, onlyView }: KeyStoreOptions): Key
     const keys = await readLiveKeys(db)
     const next: typeof byHash = new Map()
     for (const key of keys) {
-      const grant = grantOf(key, onlyView)
-      for (const hash of [key.previous_hash, key.hash])
-        if (hash !== null) next.set(hash.toString('base64'), { hash, grant })
+      for (const hash of [key.previous_hash, key.hash]) {
+        if (hash === null) continue
+        const name = hash.toString('base64')
+        next.set(name, { hash, grant: { ...grantOf(key, () => byHash.has(name), onlyView), generation: name } })
+      }
     }
     byHash = next
+    // The current secret of a key comes after the one that it replaced.
     ids = new Map([...next.values()].map(({ grant }) => [grant.keyId, grant]))
     readAtMs = startedMs
   }
@@ -89,6 +96,11 @@ export function openKeyStore({ db, clock, log, onlyView }: KeyStoreOptions): Key
   return {
     refresh,
     byId: (keyId) => ids.get(keyId),
+    known(key) {
+      const grant = key.length > keyMax ? undefined : find(hashKey(key))
+      if (grant !== undefined) used.add(grant.keyId)
+      return grant
+    },
     run: (signal) =>
       loop({ name: 'refresh API keys', intervalMs: refreshMs, clock, log, signal, steady: true }, async () => {
         await refresh()
@@ -110,7 +122,7 @@ export function openKeyStore({ db, clock, log, onlyView }: KeyStoreOptions): Key
   }
 }
 
-export function grantOf(key: LiveKey, onlyView?: string): Grant {
+export function grantOf(key: Omit<LiveKey, 'hash' | 'previous_hash'>, isLive: () => boolean, onlyView?: string): Grant {
   const { view_name: view, project_id: project } = key
   const unlimited = view === null && project === null
   // An unlimited admin key can feed the only view; a key limited to a project reaches no view.
@@ -122,7 +134,9 @@ export function grantOf(key: LiveKey, onlyView?: string): Grant {
     role: key.role,
     view: feeds,
     project: project ?? undefined,
+    targets: key.targets ?? undefined,
     may: (other) => unlimited || view === other,
     reaches: (other) => unlimited || project === other,
+    isLive,
   }
 }

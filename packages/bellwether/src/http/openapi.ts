@@ -5,7 +5,7 @@
 import { problem, problemType, routes, type Route, type RouteKey } from '@bellwether/protocol/http'
 import { z } from 'zod'
 import { apiBase } from '@bellwether/protocol'
-import { sessionCookie } from './browser-sessions.js'
+import { sessionCookie, sessionHeader } from './sign-in/browser-sessions.js'
 
 /** The JSON schema of a request or a response. */
 export const schemaOf = (schema: z.ZodType): object => {
@@ -84,9 +84,10 @@ export function describeApi(served: (key: string) => boolean): Record<string, un
         key: { type: 'apiKey', in: 'header', name: 'X-API-Key' },
         bearer: { type: 'http', scheme: 'bearer' },
         session: { type: 'apiKey', in: 'cookie', name: sessionCookie },
+        page: { type: 'apiKey', in: 'header', name: sessionHeader },
       },
     },
-    security: [{ key: [] }, { bearer: [] }, { session: [] }],
+    security: [{ key: [] }, { bearer: [] }, { session: [], page: [] }],
     paths,
   }
 }

@@ -17,6 +17,8 @@ const assetsMs = 31_536_000_000
 /** The page is served at each of its routes, so that links and reloads work. */
 const files = new Map([
   ['/', 'index.html'],
+  ['/login', 'index.html'],
+  ['/login/callback', 'index.html'],
   ['/p/*', 'index.html'],
   ['/bell.svg', 'bell.svg'],
 ])
@@ -36,6 +38,8 @@ export function dashboardPages(folder: string): ((app: FastifyInstance) => Promi
       if (url === '/assets/*' || files.has(url ?? '')) void reply.header('content-security-policy', policy)
     })
     for (const [path, file] of files)
-      app.get(path, (_request, reply) => reply.header('cache-control', 'no-cache').sendFile(file, folder))
+      app.get(path, (_request, reply) =>
+        reply.header('cache-control', 'no-cache').sendFile(file, folder, { cacheControl: false }),
+      )
   }
 }

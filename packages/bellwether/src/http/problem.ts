@@ -3,7 +3,7 @@
  * its text. An unexpected error becomes a 500 without details, and is logged.
  */
 import { STATUS_CODES } from 'node:http'
-import { defined } from '@bellwether/base'
+import { defined, hasCode } from '@bellwether/base'
 import { InvalidInput, Retryable, sessionObsolete, Terminal } from '@bellwether/protocol'
 import type { Problem } from '@bellwether/protocol/http'
 
@@ -14,6 +14,10 @@ export const problemStatuses: Readonly<Record<string, number>> = {
   not_leader: 409,
   unauthorized: 401,
   forbidden: 403,
+  lease_token_missing: 403,
+  wrong_lease_token: 403,
+  own_question: 403,
+  target_not_allowed: 403,
   unknown_view: 404,
   unknown_path: 404,
   unknown_source: 404,
@@ -21,6 +25,8 @@ export const problemStatuses: Readonly<Record<string, number>> = {
   unknown_agent: 404,
   unknown_turn: 404,
   unknown_tool_call: 404,
+  unknown_approval: 404,
+  unknown_grant: 404,
   unknown_reservation: 404,
   unknown_task: 404,
   unknown_key: 404,
@@ -35,6 +41,7 @@ export const problemStatuses: Readonly<Record<string, number>> = {
   claimed: 409,
   not_claimable: 409,
   not_ready: 409,
+  unknown_host: 421,
   too_large: 413,
   too_many_rows: 413,
   content_too_large: 413,
@@ -93,7 +100,7 @@ function problem(status: number, code: string, detail: string): Problem {
 
 /** SQLSTATE class 22: the request's data does not fit, such as a number out of range or an unpaired surrogate. */
 function isUnfitForDatabase(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && ['22003', '22021', '22P05', '22P02'].includes(String(error.code))
+  return hasCode(error, '22003', '22021', '22P05', '22P02')
 }
 
 /** Seconds after which the request may succeed, for Retry-After. */

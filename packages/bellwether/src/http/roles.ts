@@ -5,7 +5,7 @@
 import { Terminal, type KeyRole } from '@bellwether/protocol'
 import { mustReach, type Grant } from './auth.js'
 
-interface Rule {
+export interface Rule {
   /** The first segments of the route's path in the contract. */
   readonly under: string
   /** GET and HEAD. */
@@ -13,9 +13,11 @@ interface Rule {
   readonly write: readonly KeyRole[]
   /** Writes go into the audit log. Other writes are too frequent, and leave their trace in the database or the view. */
   readonly audited?: boolean
+  /** Of writes that are not audited: the refused ones go into the audit log, a bounded number per key. */
+  readonly refusalsAudited?: boolean
 }
 
-const everyRole: readonly KeyRole[] = ['operator', 'worker', 'sensor', 'reader']
+const everyRole: readonly KeyRole[] = ['operator', 'worker', 'sensor', 'reader', 'answerer']
 const readers: readonly KeyRole[] = ['operator', 'reader']
 const p = '/projects/:project'
 
@@ -25,9 +27,16 @@ export const rules: readonly Rule[] = [
   { under: '/logins', read: [], write: ['operator', 'reader'], audited: true },
   { under: '/keys', read: [], write: [], audited: true },
   { under: '/audit', read: [], write: [] },
-  { under: '/workers', read: [], write: ['worker'] },
-  { under: '/turns', read: [], write: ['worker'] },
-  { under: `${p}/tool-calls`, read: readers, write: ['operator', 'worker'], audited: true },
+  { under: '/workers', read: [], write: ['worker'], refusalsAudited: true },
+  { under: '/turns', read: [], write: ['worker'], refusalsAudited: true },
+  { under: `${p}/tool-calls/:call/start`, read: [], write: ['operator', 'worker'], audited: true },
+  // A worker answers tools, a person questions: routes/tool-calls.ts.
+  { under: `${p}/tool-calls`, read: readers, write: ['operator', 'worker', 'answerer'], audited: true },
+  { under: `${p}/questions`, read: [...readers, 'answerer'], write: [] },
+  // No worker decides about a call: routes/approvals.ts.
+  { under: `${p}/approvals`, read: [...readers, 'answerer'], write: ['operator', 'answerer'], audited: true },
+  { under: `${p}/grants`, read: [...readers, 'answerer'], write: ['operator', 'answerer'], audited: true },
+  { under: `${p}/targets`, read: [], write: [], audited: true },
   // A tool host reads the arguments of its call.
   { under: `${p}/cards`, read: [...readers, 'worker'], write: [] },
   { under: `${p}/boxes`, read: [...readers, 'worker'], write: ['operator'], audited: true },
@@ -35,6 +44,7 @@ export const rules: readonly Rule[] = [
   { under: p, read: readers, write: ['operator'], audited: true },
   { under: '/projects', read: readers, write: [] },
   { under: '/watchdog', read: readers, write: [] },
+  { under: '/quotas', read: readers, write: ['operator'], audited: true },
   { under: '/board', read: readers, write: ['operator'], audited: true },
   { under: '/pipe', read: ['sensor'], write: ['sensor'] },
   { under: '/views/:view/sessions', read: [...readers, 'sensor'], write: ['operator', 'sensor'], audited: true },
@@ -42,6 +52,22 @@ export const rules: readonly Rule[] = [
   { under: '/views', read: [...readers, 'sensor'], write: ['operator', 'sensor'] },
   { under: '/health', read: everyRole, write: [] },
 ]
+
+/** The worst that someone with a key of this role can do, for docs/security.md. */
+export const worstCases: Readonly<Record<KeyRole, string>> = {
+  admin:
+    'Everything in the API: create and revoke keys, read all projects, stop all work, feed the only view. Not: choose a command that runs on the server, unless `server.admin_commands` is true, or read a file of the server.',
+  operator:
+    'Make every agent of its projects do anything that agent and its tools can do (without a sandbox, a coding agent can do what its account can), with every worker target that the project may use; stop turns, answer questions, allow calls that wait for approval, finish or change tasks, end sessions of sensors, read all cards. Not: choose a command, a path or an environment variable, or create keys.',
+  worker:
+    'Claim every turn of its targets and projects, read its cards, and end it with any result; call every tool; report every tool call; spend the budgets of the turns; read the cards and events of its projects. Limited to targets without a project, it has only the turns that it claims. Not: work on a turn that another worker has claimed, answer questions to people, decide about approvals, start turns, change agents or tasks, read the board.',
+  sensor:
+    'Lie about the files of its view: tasks whose evidence comes from it can then be accepted or rejected wrongly. Not: read cards, turns or tasks, or reach another view.',
+  reader:
+    'Read all cards, turns, tasks, questions and file names of its projects and views, which may contain secrets that agents printed. Not: change anything.',
+  answerer:
+    'Answer every question to people in its projects as it likes, allow or deny every call that waits for approval, and so decide what agents do next. Not: read anything but questions, approvals and grants, answer tool calls, start or stop turns.',
+}
 
 const isRead = (method: string) => method === 'GET' || method === 'HEAD'
 
@@ -58,8 +84,19 @@ export function allows(role: KeyRole, method: string, route: string): boolean {
   return rule !== undefined && (read ? rule.read : rule.write).includes(role)
 }
 
+/** Requests of a program that does not hold what it names: 403 and 404. */
+export function isAuditedForgery(method: string, route: string, status: number): boolean {
+  return (status === 403 || status === 404) && !isRead(method) && ruleFor(route)?.refusalsAudited === true
+}
+
 export function isAudited(method: string, route: string): boolean {
   return !isRead(method) && ruleFor(route)?.audited === true
+}
+
+/** What many processes of one fleet do with one key: a worker with its turns and tools, a sensor with its view. */
+export function isFleetRequest({ role }: Pick<Grant, 'role'>, route: string): boolean {
+  if (role === 'worker') return true
+  return role === 'sensor' && route.startsWith('/pipe')
 }
 
 interface RequestTarget {
@@ -76,8 +113,23 @@ export function permit(grant: Grant, { method, route, params }: RequestTarget): 
       hint: 'use a key with another role; docs/security.md lists what each role may do',
     })
   }
-  if (params['project'] !== undefined) mustReachProject(grant, params['project'])
+  if (params['project'] !== undefined) {
+    mustReachProject(grant, params['project'])
+    // Without a project it may only claim, and work on what it claimed.
+    if (grant.targets !== undefined && grant.project === undefined) throw limitedToTargets()
+  }
   if (params['view'] !== undefined) mustReach(grant, params['view'])
+}
+
+const limitedToTargets = () =>
+  new Terminal('This key is limited to worker targets', {
+    code: 'forbidden',
+    hint: 'it may claim from its targets; to read in a project, create it with --project too',
+  })
+
+export function mustReachTarget({ targets }: Grant, target: string): void {
+  if (targets === undefined || targets.includes(target)) return
+  throw limitedToTargets()
 }
 
 export function mustReachProject(grant: Grant, project: string): void {
@@ -85,16 +137,22 @@ export function mustReachProject(grant: Grant, project: string): void {
   throw new Terminal('This key cannot reach the project', { code: 'forbidden' })
 }
 
+/** A key of a view reaches no project. */
+export function mustReachAnyProject(grant: Grant): void {
+  if (grant.project !== undefined || grant.reaches(anyProject)) return
+  throw new Terminal('This key is limited to a view', { code: 'forbidden', hint: 'use a key without --view' })
+}
+
 export function isUnlimited(grant: Grant): boolean {
-  return grant.reaches(anyProject)
+  return grant.targets === undefined && grant.reaches(anyProject)
 }
 
 /** For routes that belong to no project or view: a limited key cannot reach them. */
 export function mustBeUnlimited(grant: Grant): void {
   if (isUnlimited(grant)) return
-  throw new Terminal('This key is limited to one project or view', {
+  throw new Terminal('This key is limited to one project or view, or to worker targets', {
     code: 'forbidden',
-    hint: 'use a key without --project and --view',
+    hint: 'use a key without --project, --view and --target',
   })
 }
 

@@ -1,12 +1,12 @@
 /**
  * Server-sent events: follows a source of events for one reader. A slow reader is waited for and never buffered for; a
- * reader that disconnects aborts the signal. Where a stream starts, and what it carries, is for its route to say.
+ * reader that disconnects aborts the signal, and a stream ends when its key does. Where a stream starts, and what it carries, is for its route to say.
  */
 import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
 import { linkAbort, type Clock, type Log } from '@bellwether/base'
-import { Retryable } from '@bellwether/protocol'
 import type { FastifyReply } from 'fastify'
+import { makeShares } from './shares.js'
 
 export interface StreamEvent {
   readonly id: string
@@ -16,8 +16,10 @@ export interface StreamEvent {
 
 /** One reader's way through a source. */
 export interface Stream {
-  /** The next events in order; `more`: ask again at once. */
-  next(signal: AbortSignal): Promise<{ readonly events: readonly StreamEvent[]; readonly more: boolean }>
+  /** The next events in order; `more`: ask again at once; `end`: there will be no others. */
+  next(
+    signal: AbortSignal,
+  ): Promise<{ readonly events: readonly StreamEvent[]; readonly more: boolean; readonly end?: boolean }>
   /** Resolves when there may be more events, or when the signal fires. */
   wait(signal: AbortSignal): Promise<void>
   /** Where a reader that reconnects continues; sent with each ping. */
@@ -33,36 +35,41 @@ export interface StreamPorts {
 }
 
 const pingMs = 15_000 // well below the silence after which proxies close a connection
-const readersMax = 256 // each is a connection that looks at every event
+const readersMax = 512 // each is a connection that looks at every event
+// A team that uses one key, with several pages per person; a fleet of workers shares one key and may use most places.
+const readersPerKey = { person: 128, worker: 448 } as const
 
 /** Serves the readers of one route. `open` runs before the response starts, so that its errors become problems. */
 export function serveStream(name: string, { clock, log, signal }: StreamPorts) {
-  let readers = 0
+  const places = makeShares(`readers of the ${name}`, readersMax, 5_000)
   return async (reply: FastifyReply, open: () => Stream | Promise<Stream>): Promise<FastifyReply> => {
-    if (readers >= readersMax)
-      throw new Retryable(`Too many readers follow the ${name}: at most ${readersMax}`, {
-        code: 'busy',
-        afterMs: 5_000,
-      })
-    readers += 1
+    const { grant } = reply.request
+    const leave = places.take(grant.keyId, 1, grant.role === 'worker' ? readersPerKey.worker : readersPerKey.person)
     let stream: Stream | undefined
     try {
       stream = await open()
       reply.hijack()
-      await follow(stream, reply.raw, signal, clock)
+      await follow(stream, reply.raw, { stopping: signal, clock, isLive: () => grant.isLive() })
     } catch (error) {
       if (!reply.sent) throw error
       log.error({ err: error, stream: name }, 'event stream failed')
       reply.raw.destroy()
     } finally {
       stream?.close?.()
-      readers -= 1
+      leave()
     }
     return reply
   }
 }
 
-async function follow(stream: Stream, response: ServerResponse, stopping: AbortSignal, clock: Clock): Promise<void> {
+interface Reader {
+  readonly stopping: AbortSignal
+  readonly clock: Clock
+  /** Asked before each event and each ping. */
+  readonly isLive: () => boolean
+}
+
+async function follow(stream: Stream, response: ServerResponse, { stopping, clock, isLive }: Reader): Promise<void> {
   const reader = linkAbort(stopping)
   const disconnected = () => reader.abort()
   response.once('close', disconnected)
@@ -78,6 +85,7 @@ async function follow(stream: Stream, response: ServerResponse, stopping: AbortS
   })
   const { signal } = reader
   async function write(text: string): Promise<void> {
+    if (!isLive()) disconnected()
     if (signal.aborted || response.write(text)) return
     await once(response, 'drain', { signal }).catch((error: unknown) => {
       if (!signal.aborted) throw error
@@ -86,9 +94,10 @@ async function follow(stream: Stream, response: ServerResponse, stopping: AbortS
   await write(': hello\n\n')
   let pingedMs = clock.monotonicMs()
   while (!signal.aborted) {
-    const { events, more } = await stream.next(signal)
+    const { events, more, end = false } = await stream.next(signal)
     for (const { id, event, data } of events)
       await write(`id: ${id}\nevent: ${event}\ndata: ${JSON.stringify(data)}\n\n`)
+    if (end) break
     if (more) continue
     const quiet = linkAbort(signal)
     await Promise.race([stream.wait(quiet.signal), clock.sleep(pingMs, quiet.signal)])

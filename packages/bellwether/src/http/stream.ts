@@ -11,17 +11,28 @@ const atOnceBytes = 512 * 1_024
 // A search that finds nothing yields empty pieces, each after visiting many entries.
 const atOncePieces = 4
 
-export function sendPieces(reply: FastifyReply, pieces: Generator<Buffer>): FastifyReply {
+/** `onShort` gets the bytes of a response that was small enough for one write, before any other code runs. */
+export function sendPieces(
+  reply: FastifyReply,
+  pieces: Generator<Buffer>,
+  onShort?: (bytes: Buffer) => void,
+): FastifyReply {
   const first: Buffer[] = []
   let bytes = 0
   while (first.length < atOncePieces && bytes < atOnceBytes) {
     const next = pieces.next()
-    if (next.done === true) return json(reply).send(first.length === 1 ? first[0] : Buffer.concat(first))
+    if (next.done === true) {
+      const all = first.length === 1 ? first[0]! : Buffer.concat(first)
+      onShort?.(all)
+      return sendBytes(reply, all)
+    }
     first.push(next.value)
     bytes += next.value.length
   }
   return json(reply).send(Readable.from(onward(Buffer.concat(first), pieces), { highWaterMark: 1 }))
 }
+
+export const sendBytes = (reply: FastifyReply, bytes: Buffer): FastifyReply => json(reply).send(bytes)
 
 const json = (reply: FastifyReply) => reply.type('application/json; charset=utf-8')
 

@@ -7,9 +7,9 @@ import { Retryable } from '@bellwether/protocol'
 import { nextTask } from '../board/tasks/next-task.js'
 import { readyRules, type Dispatcher, type DispatchPolicies } from '../board/dispatch/dispatcher.js'
 import { taskBudget } from '../board/tasks/task-budget.js'
-import { textField } from '../board/tasks/task-fields.js'
+import { currentRecovery } from '../board/tasks/next-step.js'
 import { readinessIndex } from '../board/tasks/readiness-index.js'
-import { recoveriesOf, recoveryOf, ruleFor, type RecoveryPolicy } from '../board/policies/recovery.js'
+import { ruleFor, type RecoveryPolicy } from '../board/policies/recovery.js'
 import { readiness, type ReadyRules } from '../board/tasks/ready.js'
 import type { BoardState, Task } from '../board/log/task.js'
 import { readCosts } from '../kernel/reads/turn-detail.js'
@@ -49,12 +49,9 @@ export function taskStateOf(task: Task, moment: BoardMoment) {
   }
 }
 
-/** The recovery for the reason that blocks the task, else the one with the latest deadline. */
 function recoveryNow(task: Task, policy: RecoveryPolicy) {
   if (task.status === 'done') return null
-  const reason = textField(task, 'reasonCode')
-  const latest = () => [...recoveriesOf(task).values()].toSorted((a, b) => b.deadlineTs - a.deadlineTs)[0]
-  const entry = (reason === null ? undefined : recoveryOf(task, reason)) ?? latest()
+  const entry = currentRecovery(task)
   if (entry === undefined) return null
   const { taskId: _taskId, ...recovery } = entry
   return { ...recovery, maxAttempts: ruleFor(policy, entry.reasonCode).maxAttempts }
@@ -62,7 +59,7 @@ function recoveryNow(task: Task, policy: RecoveryPolicy) {
 
 function placeOf({ taskId }: Task, assignee: string, { choice, places }: BoardMoment) {
   const place = places.get(taskId) ?? places.size
-  const other = choice.others.find((one) => one.taskId === taskId)
+  const other = choice.others.find((skipped) => skipped.taskId === taskId)
   const why =
     choice.taskId === taskId || choice.taskId === null
       ? choice.because

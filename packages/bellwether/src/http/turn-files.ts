@@ -28,13 +28,17 @@ export interface FilesQuery {
   readonly reaches: (view: string) => boolean
   /** The other turns that ran during the span; called only if a file changed in it. */
   readonly otherTurns: (span: Span) => Promise<readonly OtherTurn[]>
+  /** What git knows, if the turn worked in a git worktree: no view shows it, and no other turn works there. */
+  readonly inWorktree?: readonly { readonly path: string; readonly how: 'changed' | 'deleted' }[] | undefined
 }
 
 interface Found {
   readonly file: Omit<TurnFile, 'certainty' | 'other_turns'>
-  /** When it changed, if that was during the turn. Seconds since 1970. */
-  readonly changedAt: number | undefined
+  /** When it changed during the turn; empty: no view saw that. Seconds since 1970. */
+  readonly changedAt: readonly number[]
 }
+
+type ChangeTimes = ReadonlyMap<NodeId, readonly number[]>
 
 // As many as a person reads.
 const filesMax = 200
@@ -44,21 +48,26 @@ const visitsMax = 20_000
 const pathMax = 4_096
 // The clocks of database and file server differ a little.
 const clockSlackSeconds = 1
+// Moments of one file that are compared with other turns. One is enough to be certain.
+const changesPerFileMax = 16
 
 export async function filesOf(
   query: FilesQuery,
 ): Promise<{ readonly files: readonly TurnFile[]; readonly truncated: boolean }> {
-  const { span, fusion, reaches } = query
+  const { span, fusion, reaches, inWorktree } = query
+  if (inWorktree !== undefined) return worktreeFiles(claimed(query.deliverable), inWorktree)
   const views = [...(fusion?.views.values() ?? [])].filter((view) => reaches(view.name))
   const sources = views.flatMap((view) => [...view.sources.values()].map((source) => ({ view, source })))
-  const ready = sources.filter(({ source }) => source.ready)
+  const ready = sources
+    .filter(({ source }) => source.ready)
+    .map((one) => ({ ...one, seen: span === undefined ? new Map() : timesSeen(one.source.tree, span) }))
   const claims = claimed(query.deliverable)
   const found: Found[] = claims.paths.map((path) => lookedUp(path, ready, span))
   let { truncated } = claims
   const listed = new Set(found.map(({ file }) => file.path))
   const visits = { left: visitsMax }
-  for (const { view, source } of span === undefined ? [] : ready) {
-    for (const { node, changedAt } of changedWithin(source.tree, span!, visits)) {
+  for (const { view, source, seen } of span === undefined ? [] : ready) {
+    for (const { node, changedAt } of changedWithin(source.tree, seen, span!, visits)) {
       const path = source.tree.pathOf(node)
       if (listed.has(path)) continue
       if (found.length >= filesMax) {
@@ -67,47 +76,111 @@ export async function filesOf(
       }
       found.push({ file: { path, how: 'changed', ...attributesOf(view, source, node) }, changedAt })
     }
+    for (const { path, changedAt } of deletedWithin(source, span!)) {
+      if (listed.has(path)) continue
+      if (found.length >= filesMax) {
+        truncated = true
+        break
+      }
+      const file = { ...unknownFile(path, 'deleted'), view: view.name, source_id: source.id, found: false }
+      found.push({ file, changedAt: [changedAt] })
+    }
   }
-  const isSeen = found.some(({ changedAt }) => changedAt !== undefined)
+  const isSeen = found.some(({ changedAt }) => changedAt.length > 0)
   const others = isSeen && span !== undefined ? await query.otherTurns(span) : []
   return { files: found.map((one) => attributed(one, others)), truncated: truncated || visits.left <= 0 }
 }
 
-/** A claim that a view confirms is the most certain. An unclaimed change belongs to one of the turns that ran at that moment. */
+/**
+ * A claim that a view confirms is the most certain. An unclaimed change belongs to one of the turns that ran at that moment; of several
+ * changes the one with the fewest other turns says most.
+ */
 function attributed({ file, changedAt }: Found, others: readonly OtherTurn[]): TurnFile {
   const isClaimed = file.how === 'claimed'
-  if (changedAt === undefined) return { ...file, certainty: 'claimed', other_turns: [] }
-  const running = others.filter(
-    ({ from, to }) => from - clockSlackSeconds <= changedAt && changedAt <= to + clockSlackSeconds,
-  )
+  const runningAt = (at: number) =>
+    others.filter(({ from, to }) => from - clockSlackSeconds <= at && at <= to + clockSlackSeconds)
+  const [running] = changedAt.map(runningAt).toSorted((one, other) => one.length - other.length)
+  if (running === undefined) return { ...file, certainty: 'claimed', other_turns: [] }
   const certainty = isClaimed ? 'claimed_and_seen' : running.length === 0 ? 'only_turn' : 'several_turns'
   return { ...file, certainty, other_turns: running.slice(0, otherTurnsMax).map(({ agentTurnId }) => agentTurnId) }
 }
 
 function lookedUp(
   path: string,
-  sources: readonly { readonly view: View; readonly source: ViewSource }[],
+  sources: readonly { readonly view: View; readonly source: ViewSource; readonly seen: ChangeTimes }[],
   span: Span | undefined,
 ): Found {
   const absolute = path.startsWith('/') ? path : `/${path.replace(/^\.\//, '')}`
-  for (const { view, source } of sources) {
+  for (const { view, source, seen } of sources) {
     const node = findIn(source.tree, absolute)
     if (node === none) continue
     const file = { path: absolute, how: 'claimed' as const, ...attributesOf(view, source, node) }
-    return { file, changedAt: span && changeWithin(source.tree, node, span) }
+    return { file, changedAt: span === undefined ? [] : changesOf(source.tree, seen, node, span) }
+  }
+  for (const { view, source } of sources) {
+    const deletedAt = (source.pipe.state.tombstones.get(absolute)?.seenAt ?? NaN) / 1_000
+    if (span === undefined || !(deletedAt >= span.from && deletedAt <= span.to)) continue
+    const file = { ...unknownFile(absolute, 'claimed'), view: view.name, source_id: source.id, found: false }
+    return { file, changedAt: [deletedAt] }
   }
   const found = sources.length === 0 ? null : false
+  return { file: { ...unknownFile(path, 'claimed'), found }, changedAt: [] }
+}
+
+function unknownFile(path: string, how: TurnFile['how']) {
   const unknown = { view: null, source_id: null, size: null, modified_time: null, integrity_suspect: null }
-  return { file: { path, how: 'claimed', kind: 'file', found, ...unknown }, changedAt: undefined }
+  return { path, how, kind: 'file' as const, ...unknown }
+}
+
+/** The files that git lists, and the claimed ones that it does not. */
+function worktreeFiles(claims: ReturnType<typeof claimed>, changed: NonNullable<FilesQuery['inWorktree']>) {
+  const names = new Set(claims.paths)
+  const unseen = claims.paths.filter((path) => !changed.some((file) => file.path === path))
+  const files: TurnFile[] = [
+    ...changed.map(({ path, how }) => {
+      const certainty = names.has(path) ? ('claimed_and_seen' as const) : ('only_turn' as const)
+      return { ...unknownFile(path, how), found: how === 'changed', certainty, other_turns: [] }
+    }),
+    ...unseen.map((path) => ({
+      ...unknownFile(path, 'claimed'),
+      found: null,
+      certainty: 'claimed' as const,
+      other_turns: [],
+    })),
+  ]
+  return { files: files.slice(0, filesMax), truncated: claims.truncated || files.length > filesMax }
 }
 
 /**
- * When a file changed during a span: by its mtime, or, if a tool set the mtime (`cp -p`, `tar`), by the time at which a sensor reported
- * the change. Only the last change of a file is known.
+ * Files that existed before the span and were deleted in it; the deletion of a directory is one path. Temporary files of the turn are not
+ * listed. A view remembers deletions for a limited time, so that those of old turns are missing.
  */
-function changeWithin(tree: Tree, node: NodeId, { from, to }: Span): number | undefined {
-  const reportedAt = tree.lastUpdatedAt(node) / 1_000
-  return [tree.modifiedTime(node), reportedAt].find((at) => at >= from && at <= to)
+function* deletedWithin({ pipe }: ViewSource, { from, to }: Span) {
+  for (const [path, { seenAt, createdTime }] of pipe.state.tombstones.seenWithin(from * 1_000, to * 1_000))
+    if (createdTime !== undefined && createdTime < from) yield { path, changedAt: seenAt / 1_000 }
+}
+
+/** When sensors saw each file change during a span: recent changes only, but not only the last one of a file. */
+function timesSeen(tree: Tree, { from, to }: Span): ChangeTimes {
+  const times = new Map<NodeId, number[]>()
+  for (const [node, seenAt] of tree.filesSeenWithin(from * 1_000, to * 1_000)) {
+    const seen = times.get(node)
+    if (seen === undefined) times.set(node, [seenAt / 1_000])
+    // Newest first; a file that is being written changes many times per second.
+    else if (seen.length < changesPerFileMax && seen.at(-1)! - seenAt / 1_000 > clockSlackSeconds)
+      seen.push(seenAt / 1_000)
+  }
+  return times
+}
+
+/**
+ * When a file changed during a span: by its mtime, which is exact, and by the times at which sensors saw it change, which include files
+ * whose mtime a tool set (`cp -p`, `tar`) and files that changed again after the span. Of older changes only the last one is known.
+ */
+function changesOf(tree: Tree, seen: ChangeTimes, node: NodeId, { from, to }: Span): readonly number[] {
+  const within = (at: number) => at >= from && at <= to
+  const mtime = [tree.modifiedTime(node)].filter(within)
+  return [...mtime, ...(seen.get(node) ?? [tree.lastUpdatedAt(node) / 1_000].filter(within))]
 }
 
 /** An agent may claim a text that is not a path. */
@@ -139,9 +212,11 @@ function attributesOf(
 /** Files that changed within a span. A directory knows the newest time below it, so that unchanged directories are skipped. */
 function* changedWithin(
   tree: Tree,
+  seen: ChangeTimes,
   span: Span,
   visits: { left: number },
-): Generator<{ readonly node: NodeId; readonly changedAt: number }> {
+): Generator<{ readonly node: NodeId; readonly changedAt: readonly number[] }> {
+  for (const node of seen.keys()) yield { node, changedAt: changesOf(tree, seen, node, span) }
   const open: NodeId[] = [root]
   for (let directory = open.pop(); directory !== undefined; directory = open.pop()) {
     for (const node of tree.unsorted(directory)) {
@@ -151,8 +226,9 @@ function* changedWithin(
         if (tree.newest(node) >= span.from) open.push(node)
         continue
       }
-      const changedAt = changeWithin(tree, node, span)
-      if (changedAt !== undefined) yield { node, changedAt }
+      if (seen.has(node)) continue
+      const changedAt = changesOf(tree, seen, node, span)
+      if (changedAt.length > 0) yield { node, changedAt }
     }
   }
 }

@@ -14,9 +14,10 @@ const depthMax = 64
 // An escape that jsonb rejects: NUL, or half of a surrogate pair. After an even number of backslashes it is text, not an escape.
 const unstorable = /(?<!\\)(?:\\\\)*\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2})/
 
-export function storable(value: unknown, what: string, maxBytes: number): void {
+/** Checks a value and returns its JSON text. */
+export function storable(value: unknown, what: string, maxBytes: number): string {
   if (value === undefined) throw new InvalidInput(`${what} is missing`, { code: 'missing_content' })
-  if (isShortText(value)) return
+  if (isShortText(value)) return JSON.stringify(value)
   const depth = depthOf(value, depthMax + 1)
   if (depth > depthMax) {
     throw new InvalidInput(`${what} is nested more than ${depthMax} levels deep`, {
@@ -25,19 +26,21 @@ export function storable(value: unknown, what: string, maxBytes: number): void {
     })
   }
   const text = jsonOf(value, what)
-  const bytes = Buffer.byteLength(text)
+  // A character has at most three bytes in UTF-8.
+  const bytes = text.length * 3 > maxBytes ? Buffer.byteLength(text) : 0
   if (bytes > maxBytes) {
     throw new InvalidInput(`${what} is ${bytes} bytes; the limit is ${maxBytes}`, {
       code: 'content_too_large',
       hint: 'put the content into a file or another card and pass its id',
     })
   }
-  if (unstorable.test(text)) {
+  if (text.includes('\\u') && unstorable.test(text)) {
     throw new InvalidInput(`${what} contains a NUL character or an incomplete Unicode pair`, {
       code: 'invalid_text',
       hint: 'remove the character, or encode binary data as base64',
     })
   }
+  return text
 }
 
 function jsonOf(value: unknown, what: string): string {
@@ -66,7 +69,11 @@ function depthOf(value: unknown, limit: number): number {
   if (typeof value !== 'object' || value === null) return 0
   if (limit <= 0) return 1
   let deepest = 0
-  for (const inner of Object.values(value)) deepest = Math.max(deepest, depthOf(inner, limit - 1))
+  const values: readonly unknown[] = Array.isArray(value) ? value : Object.values(value)
+  for (const inner of values) {
+    // Hot path: most values are texts and numbers.
+    if (typeof inner === 'object' && inner !== null) deepest = Math.max(deepest, depthOf(inner, limit - 1))
+  }
   return deepest + 1
 }
 

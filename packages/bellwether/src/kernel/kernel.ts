@@ -3,7 +3,7 @@
  * after the commit, and a ring only wakes. Single calls that arrive together share a batch.
  */
 import { defaultChannel, InvalidInput, subjects } from '@bellwether/protocol'
-import type { Bell } from '../ports/bell/bell.js'
+import type { Bell, Ring } from '../ports/bell/bell.js'
 import type { Database } from '../ports/database/database.js'
 import type { Ids } from '../ports/ids.js'
 import { coalesce } from './coalesce.js'
@@ -11,7 +11,19 @@ import type { BatchRow, ToolResult } from '@bellwether/protocol/http'
 import { readBatch } from './reads/batches.js'
 import { readBudget, type BudgetRow } from './reads/budgets.js'
 import { readBoxes, readCard } from './reads/cards.js'
+import { readWaiting } from './reads/messages.js'
+import { readProgramSession, type StoredSession } from './reads/program-session.js'
 import { readResults } from './reads/waits.js'
+import {
+  endHold,
+  enterAccount,
+  holdAccount,
+  park,
+  releaseParked,
+  type Entered,
+  type Hold,
+  type Limit,
+} from './verbs/accounts/accounts.js'
 import { dispatchTasks } from './verbs/batches/dispatch_tasks.js'
 import { batchIdOfCall, fork, joinTool, type NewBatch, type OutsideBatch } from './verbs/batches/fork.js'
 import {
@@ -28,6 +40,7 @@ import {
   type Reserved,
   type Used,
 } from './verbs/budgets/budgets.js'
+import { meterSpending, type Metered } from './verbs/budgets/spending.js'
 import { makeBox, type Card, type NewBox } from './verbs/cards.js'
 import { putAgents, putProfile, putTool, type Agent, type Profile, type Tool } from './verbs/roster.js'
 import { takeCall, type PmoCall } from './verbs/tools/pmo_calls.js'
@@ -40,17 +53,35 @@ import {
   type OpenCallsQuery,
   type StartedTool,
 } from './verbs/tools/tool_hosts.js'
+import { appendTranscript, type TranscriptBatch } from './verbs/content/append_transcript.js'
 import { beat, type Beat } from './verbs/turn/beat.js'
 import { claim, reconcile, type Claimant, type ClaimedTurn, type ClaimSideVerdict } from './verbs/turn/claim.js'
 import { deliver, delivered, deliveryRow, type Delivery, type DeliverResult } from './verbs/turn/deliver.js'
 import { enqueue, turnRow, type Enqueued, type NewTurn } from './verbs/turn/enqueue.js'
-import { record, type Recorded, type Writing } from './verbs/turn/record.js'
+import { say, takeMessages, type NewMessage, type TurnMessage } from './verbs/content/messages.js'
+import { record, type Recorded, type Writing } from './verbs/content/record.js'
+import { forkTurn, type TurnFork } from './verbs/turn/fork_turn.js'
 import { resume } from './verbs/turn/resume.js'
+import { storeSession, type ProgramSession } from './verbs/content/store_session.js'
 import { stop, type Stopping, type StopResult } from './verbs/turn/stop.js'
 import { suspend, type Suspended, type Suspension } from './verbs/turn/suspend.js'
-import { swapBox, type BoxSwap } from './verbs/turn/swap_box.js'
+import { swapBox, type BoxSwap } from './verbs/content/swap_box.js'
+import {
+  askApproval,
+  askForCall,
+  decideApproval,
+  takeDecision,
+  withoutUnapproved,
+  type ApprovalRequest,
+  type AskedApproval,
+  type Decision,
+  type DecisionDetail,
+  type DecisionResult,
+  type HostedCall,
+  type TakenDecision,
+} from './verbs/approvals/approvals.js'
 import { uiAction, type RejectedAction, type UiAction, type UiActionVerdict } from './verbs/turn/ui_action.js'
-import { call, fenceKey, fenceRow, ringsFor, type Fence, type Ringable, type Verdict } from './verdict.js'
+import { call, fenceRow, ringsFor, type Fence, type Ringable, type Verdict } from './verdict.js'
 
 export interface Kernel {
   readonly db: Database
@@ -66,11 +97,19 @@ export interface Kernel {
   enqueue(turn: NewTurn): Promise<Enqueued>
   /** Enqueues many turns in one transaction; a turn that cannot be accepted becomes an InvalidInput in its place. */
   enqueueMany(turns: readonly NewTurn[]): Promise<(Enqueued | InvalidInput)[]>
+  /** Starts a turn with cards of an earlier one. Throws InvalidInput if it cannot be accepted; nothing is written then. */
+  forkTurn(fork: TurnFork): Promise<Enqueued>
   /** Leases an idle agent for a person's action; the worker that claims the turn calls the tool. Only `accepted` changes anything. */
   uiAction(action: UiAction): Promise<UiActionResult>
   stop(stopping: Stopping): Promise<StopResult>
   report(receipts: readonly Receipt[]): Promise<ReportResult[]>
   startTool(projectId: string, toolCallId: string, host: string): Promise<StartedTool | undefined>
+  /** Before a host starts a call of a tool with `approve: ask`; `waiting`: a person decides first. */
+  askForCall(call: HostedCall): Promise<'allowed' | 'waiting' | 'gone'>
+  /** A program of a running turn asks a person for a call. */
+  askApproval(request: ApprovalRequest): Promise<AskedApproval>
+  takeDecision(approvalId: string, turnEpoch: number): Promise<TakenDecision>
+  decideApproval(decision: Decision): Promise<{ result: DecisionResult; detail: DecisionDetail | null }>
   /** Calls that a tool host may start, for hosts that no bell reaches. */
   openCalls(query: OpenCallsQuery): Promise<OpenCall[]>
   /** A tool host reports the calls it is working on; returns the ones it must give up. */
@@ -84,6 +123,16 @@ export interface Kernel {
   /** Returns turns that a worker stopped during its shutdown to the queue, without charging a death. */
   handBack(fences: readonly Fence[], workerId: string): Promise<void>
   record(writing: Writing): Promise<Recorded>
+  /** Appends to transcripts and rings for their readers. Returns the last sequence number per batch, in their order. */
+  appendTranscript(batches: readonly TranscriptBatch[], maxBytes: number): Promise<(number | 'stale')[]>
+  /** Sends a message to a turn that has not ended. Throws Terminal if it has. */
+  say(message: NewMessage): Promise<{ readonly seq: number; readonly delivered: boolean }>
+  /** Gives the waiting messages to the agent, in order, and marks them as delivered. */
+  takeMessages(fence: Fence): Promise<readonly TurnMessage[] | 'stale'>
+  readWaiting(agentTurnId: string): Promise<{ readonly waiting: boolean; readonly urgent: boolean }>
+  /** The session of a coding agent's program that a run of the turn resumes. */
+  readProgramSession(fence: Fence): Promise<StoredSession | undefined>
+  storeSession(fence: Fence, session: ProgramSession): Promise<'stored' | 'stale'>
   /** Compaction: creates a new output box for a running turn and returns its id. */
   swapBox(swap: BoxSwap): Promise<{ readonly boxId: string } | 'stale'>
   /** Enqueues the tasks of calls that are forks at once. */
@@ -102,6 +151,16 @@ export interface Kernel {
   releaseUsage(fence: Fence, reservationId: string): Promise<Committed>
   /** Applies an agent's limits to a running turn; never raises a limit. Returns what is left; null without a budget. */
   limitTurn(fence: Fence, limits: Limits): Promise<BudgetLeft | null | 'stale'>
+  /** Before a turn spends: counts its usage in the spending limits that apply to its agent and model. */
+  meterSpending(fence: Fence, model: string | undefined): Promise<Metered>
+  /** Before each call that is charged to an account. */
+  enterAccount(fence: Fence, account: string): Promise<Entered>
+  /** Holds an account that reached a limit of its provider, at most `maxSeconds`. */
+  holdAccount(fence: Fence, limit: Limit, maxSeconds: number): Promise<Hold>
+  /** Ends the hold of an account, if the fence is its probe's or absent, and continues its turns. False if there is none. */
+  endHold(account: string, by: string, fence?: Fence): Promise<boolean>
+  /** Suspends a turn until its account is free, at most `seconds`. */
+  park(fence: Fence, hold: Hold, seconds: number): Promise<Suspended>
   resume(fence: Fence, workerId: string, stepId?: string): Promise<'resumed' | 'stale'>
   readResults(agentTurnId: string): Promise<ToolResult[]>
   /** Delivers one turn; concurrent calls share a batch. */
@@ -126,7 +185,10 @@ export interface Claim {
 }
 
 // 500 rows keep a verb near 30 ms; with two calls in flight, one batch runs while the other commits.
-const singles = { max: 500, inFlight: 2, queueMax: 50_000 }
+const enqueues = { max: 500, inFlight: 2, queueMax: 50_000 }
+// Smaller batches than enqueues, and one more in flight: a worker claims as soon as a batch has ended its turns, so that claims and
+// endings overlap instead of taking turns.
+const deliveries = { max: 250, inFlight: 3, queueMax: 50_000 }
 
 /** A turn that cannot be accepted becomes an InvalidInput and does not affect the others. */
 function rowOrInvalid(ids: Ids, turn: NewTurn): ReturnType<typeof turnRow> | InvalidInput {
@@ -157,15 +219,12 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
     await dispatchTasks(db, batchId, [...Array(tasks).keys()], rung)
   }
 
-  const enqueueOne = coalesce(enqueueRows, singles)
+  const enqueueOne = coalesce(enqueueRows, enqueues)
 
-  const deliverOne = coalesce(async (rows: readonly ReturnType<typeof deliveryRow>[]) => {
-    const verdicts = await rung(await deliver(db, rows))
-    const byFence = new Map(
-      verdicts.filter((verdict) => verdict.what !== 'leased').map((verdict) => [fenceKey(verdict), verdict]),
-    )
-    return rows.map((row) => delivered(row, byFence))
-  }, singles)
+  const deliverOne = coalesce(
+    async (rows: readonly ReturnType<typeof deliveryRow>[]) => delivered(rows, await rung(await deliver(db, rows))),
+    deliveries,
+  )
 
   return {
     db,
@@ -187,6 +246,11 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
       const results = valid.length === 0 ? [] : await enqueueRows(valid)
       return rows.map((row) => (row instanceof InvalidInput ? row : results.shift()!))
     },
+    async forkTurn(fork) {
+      const { result, verdicts } = await forkTurn(db, ids, fork)
+      await rung(verdicts)
+      return result
+    },
     async uiAction(action) {
       const [verdict] = await rung(await uiAction(db, ids, action))
       return {
@@ -206,6 +270,14 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
       return results
     },
     startTool: (projectId, toolCallId, host) => startTool(db, projectId, toolCallId, host),
+    askForCall: (call) => askForCall(db, call),
+    askApproval: (request) => askApproval(db, request),
+    takeDecision: (approvalId, turnEpoch) => takeDecision(db, approvalId, turnEpoch),
+    async decideApproval(decision) {
+      const { result, detail, verdicts } = await decideApproval(db, ids, decision)
+      await rung(verdicts)
+      return { result, detail }
+    },
     openCalls: (query) => openCalls(db, query),
     beatTools: (projectId, toolCallIds, host) => beatTools(db, projectId, toolCallIds, host),
     async claim(claimant) {
@@ -221,20 +293,36 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
       await rung(await call<Verdict<'reclaimed'>>(db, 'hand_back', fences.map(fenceRow), workerId))
     },
     record: (writing) => record(db, ids, writing),
+    async appendTranscript(batches, maxBytes) {
+      const results = await appendTranscript(db, batches, maxBytes)
+      const appended = batches.filter((_, at) => results[at] !== 'stale')
+      if (appended.length > 0) await bell.ring(transcriptRings(appended))
+      return results
+    },
+    say: (message) => say(db, message),
+    async takeMessages(fence) {
+      const messages = await takeMessages(db, fence)
+      if (messages !== 'stale' && messages.length > 0) await bell.ring(transcriptRings([fence]))
+      return messages
+    },
+    readWaiting: (agentTurnId) => readWaiting(db, agentTurnId),
+    readProgramSession: (fence) => readProgramSession(db, fence),
+    storeSession: (fence, session) => storeSession(db, fence, session),
     swapBox: (swap) => swapBox(db, ids, swap),
     async suspend(suspension, suspendSeconds) {
-      const what = await suspend(db, ids, suspension, suspendSeconds)
-      if (what === 'stale') return what
       const { projectId } = suspension
-      for (const { toolCallId, batch } of suspension.calls)
+      const calls = await withoutUnapproved(db, projectId, suspension.calls)
+      const verdict = await suspend(db, ids, { ...suspension, calls }, suspendSeconds)
+      if (verdict === 'stale') return verdict
+      for (const { toolCallId, batch } of calls)
         if (batch !== undefined) await dispatchAll(projectId, batchIdOfCall(projectId, toolCallId), batch.tasks.length)
-      return what
+      return verdict
     },
     async takeCall(call, batch) {
-      const what = await takeCall(db, ids, call, batch)
+      const verdict = await takeCall(db, ids, call, batch)
       const { projectId, toolCallId } = call
-      if (what === 'taken') await dispatchAll(projectId, batchIdOfCall(projectId, toolCallId), batch.tasks.length)
-      return what
+      if (verdict === 'taken') await dispatchAll(projectId, batchIdOfCall(projectId, toolCallId), batch.tasks.length)
+      return verdict
     },
     async fork(batch) {
       const forked = await fork(db, ids, batch)
@@ -248,6 +336,16 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
     commitUsage: (fence, used) => commitUsage(db, fence, used),
     releaseUsage: (fence, reservationId) => releaseUsage(db, fence, reservationId),
     limitTurn: (fence, limits) => limitTurn(db, ids, fence, limits),
+    meterSpending: (fence, model) => meterSpending(db, ids, fence, model),
+    enterAccount: (fence, account) => enterAccount(db, fence, account),
+    holdAccount: (fence, limit, maxSeconds) => holdAccount(db, fence, limit, maxSeconds),
+    async endHold(account, by, fence) {
+      const ended = await endHold(db, account, by, fence)
+      // The guard of a PMO continues the rest, and all of them if this process dies here.
+      if (ended) await rung(await releaseParked(db, ids))
+      return ended
+    },
+    park: (fence, hold, seconds) => park(db, ids, fence, hold, seconds),
     resume: (fence, workerId, stepId) => resume(db, fence, workerId, stepId),
     readResults: (agentTurnId) => readResults(db, agentTurnId),
     deliver: async (delivery) => deliverOne(deliveryRow(ids, delivery)),
@@ -255,4 +353,22 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
       await rung(verdicts)
     },
   }
+}
+
+// Ids of 36 characters: a ring stays below the limit of a notification.
+const turnsPerRing = 100
+
+/** One ring per project, not one per turn: readers of other turns ignore it. */
+function transcriptRings(batches: readonly Fence[]): Ring[] {
+  const byProject = new Map<string, string[]>()
+  for (const { projectId, agentTurnId } of batches) {
+    const turns = byProject.get(projectId) ?? []
+    byProject.set(projectId, turns)
+    turns.push(agentTurnId)
+  }
+  return [...byProject].map(([project, turns]) => ({
+    subject: subjects.transcript({ project, channel: defaultChannel }),
+    // Without ids, every reader of the project reads.
+    payload: turns.length > turnsPerRing || turns.some((id) => id.length > 60) ? {} : { agent_turn_ids: turns },
+  }))
 }

@@ -16,6 +16,9 @@ const forkTools: readonly PmoTool[] = ['delegate', 'fork_join']
 /** The tool with which an agent asks a person. People answer it; no process hosts it. */
 export const askPerson = 'ask_person'
 
+/** The name of the wait of a parked turn: its account is held (verbs/accounts). No agent can call it. */
+export const accountHold = 'account_hold'
+
 /** The PMO tool that hosts a call by this name unless the project declares another subject. */
 export function defaultPmoTool(toolName: string): PmoTool | undefined {
   return forkTools.find((name) => name === toolName)

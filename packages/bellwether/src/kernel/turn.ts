@@ -96,8 +96,3 @@ export const TURN = {
     with: 'force termination, fallback deliverable, task and state events, an intervention, batches cancelled, budget settled; then the next lease',
   },
 } as const satisfies Record<string, Move>
-
-/** Whether any move leads from one status to the other. */
-export function isLegal(from: HeadStatus, to: HeadStatus): boolean {
-  return Object.values<Move>(TURN).some((move) => move.to === to && move.from.includes(from))
-}

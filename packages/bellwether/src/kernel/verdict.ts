@@ -4,7 +4,7 @@
  */
 import { subjects, type Place } from '@bellwether/protocol'
 import type { Ring } from '../ports/bell/bell.js'
-import type { Queryable } from '../ports/database/database.js'
+import type { Queryable, Statement } from '../ports/database/database.js'
 
 /** Identifies one epoch of one turn. Every write names its fence; the database ignores a write whose fence is not the head's. */
 export interface Fence {
@@ -34,10 +34,7 @@ export type Ringable = Pick<Verdict<string>, 'worker_target' | 'project_id' | 'c
 /** A verb that ends turns also leases the next turn of each agent. */
 export type EndingVerdict = Verdict<'ended' | 'leased'>
 
-/** Verbs that other verbs call too take rows of a composite type, which saves building and parsing JSON inside the database. */
-const rowTypes: Readonly<Record<string, string>> = { enqueue: 'state.new_turn' }
-
-/** Calls a verb that takes a batch of items. */
+/** Calls a verb that takes a batch of items as JSON. */
 export async function call<Row extends Verdict<string>>(
   db: Queryable,
   verb: string,
@@ -45,14 +42,12 @@ export async function call<Row extends Verdict<string>>(
   ...rest: readonly unknown[]
 ): Promise<Row[]> {
   const more = rest.map((_, position) => `, $${position + 2}`).join('')
-  const type = rowTypes[verb]
-  const rows =
-    type === undefined ? '$1::json' : `array(select x from json_populate_recordset(null::${type}, $1::json) x)`
-  const statement = {
-    name: `bw_${verb}`,
-    text: `select * from state.${verb}(${rows}${more})`,
-    values: [JSON.stringify(items), ...rest],
-  }
+  const text = `select * from state.${verb}($1::json${more})`
+  return callVerb(db, { name: `bw_${verb}`, text, values: [JSON.stringify(items), ...rest] })
+}
+
+/** Runs the statement of a verb, again if it lost a race for an output box. */
+export async function callVerb<Row extends Verdict<string>>(db: Queryable, statement: Statement): Promise<Row[]> {
   for (let tries = 1; ; tries += 1) {
     try {
       return await db.query<Row>(statement)
@@ -97,11 +92,22 @@ export function fenceKey(row: FenceRow): string {
   return `${row.project_id} ${row.agent_id} ${row.agent_turn_id} ${row.turn_epoch}`
 }
 
+function isSamePlace(one: Ringable, other: Ringable): boolean {
+  return (
+    one.worker_target === other.worker_target &&
+    one.project_id === other.project_id &&
+    one.channel_id === other.channel_id
+  )
+}
+
 /** The rings that a batch of verdicts asks for: one per target and channel, not one per row. */
 export function ringsFor(verdicts: readonly Ringable[]): Ring[] {
   const rings = new Map<string, Ring>()
+  let last: Ringable | undefined
   for (const verdict of verdicts) {
-    if (verdict.worker_target === null) continue
+    // Hot path: the leases of a batch are usually for one target and channel.
+    if (verdict.worker_target === null || (last !== undefined && isSamePlace(verdict, last))) continue
+    last = verdict
     const place: Place = { project: verdict.project_id, channel: verdict.channel_id ?? 'public' }
     const subject = subjects.wakeup(place, verdict.worker_target)
     if (rings.has(subject)) continue

@@ -2,14 +2,17 @@
 import { isAbsolute } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { defined } from '@bellwether/base'
-import { InvalidInput } from '@bellwether/protocol'
+import { InvalidInput, type Memory } from '@bellwether/protocol'
 import type { Kernel } from '../kernel/kernel.js'
 import { agentFunction, type Agent } from '../worker/agent.js'
 import { checkIsolation, refuseClosure, type AgentCode, type IsolationOptions } from '../worker/isolation/isolation.js'
 
 /** An agent whose function is in a module, so that it can run in a thread or process of its own. */
 export interface ModuleAgent extends IsolationOptions {
-  /** The module: an absolute path or a URL, such as `new URL('./my-agent.js', import.meta.url)`. Its default export is the function, or maps names to functions. */
+  /**
+   * The module: an absolute path or a URL, such as `new URL('./my-agent.js', import.meta.url)`. Its default export is the function, or maps names to
+   * functions.
+   */
   readonly module: string | URL
 }
 
@@ -19,6 +22,11 @@ export interface AgentOptions {
   readonly target?: string
   /** The absolute limit of each turn in seconds. Default: one hour, or the PMO's setting. */
   readonly turnDeadlineSeconds?: number
+  /**
+   * What a turn knows of earlier turns: `none` (default), what was asked and answered in the session that the caller names with
+   * `sessionId`, or all cards in the agent's `box`.
+   */
+  readonly memory?: Memory
   /** Free data that queries return with the agent. */
   readonly metadata?: Readonly<Record<string, unknown>>
 }
@@ -40,12 +48,12 @@ export function openAgents(kernel: Kernel, projectId: string, functions: Record<
   return {
     async define(name: string, first?: Agent | (Partial<ModuleAgent> & AgentOptions), second?: AgentOptions) {
       const options = (typeof first === 'function' ? second : first) ?? {}
-      const { target = defaultTarget, turnDeadlineSeconds, metadata } = options
+      const { target = defaultTarget, turnDeadlineSeconds, memory, metadata } = options
       const { module, ...stated } = options as Partial<ModuleAgent>
       const agent = typeof first === 'function' ? first : module === undefined ? undefined : { ...stated, module }
       const code = agent && codeOf(name, agent, stated)
       await kernel.putAgents([
-        { projectId, agentId: name, workerTarget: target, ...defined({ turnDeadlineSeconds, metadata }) },
+        { projectId, agentId: name, workerTarget: target, ...defined({ turnDeadlineSeconds, memory, metadata }) },
       ])
       if (code !== undefined) functions[name] = code
     },

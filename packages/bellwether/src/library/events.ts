@@ -28,17 +28,17 @@ export interface EventOptions {
 const pageMax = 500
 const retryMs = 1_000
 
-/** Events count from the moment of this call, not from the first `next`. */
+/** Events count from the moment when `positioned` resolves, not from the first `next`. */
 export function readEventsOf(
   tail: Tail,
   clock: Clock,
   projectId: string,
   closing: AbortSignal,
   options: EventOptions,
-): AsyncIterableIterator<BellwetherEvent> {
+): { readonly events: AsyncIterableIterator<BellwetherEvent>; readonly positioned: Promise<void> } {
   const { kinds, turnId, after } = options
   const start = begin(tail, after)
-  start.catch(() => undefined) // the iteration reports it
+  const settled = () => undefined // the iteration reports an error
   const isWanted = (event: OutboxEvent) =>
     event.project_id === projectId &&
     (kinds === undefined || kinds.includes(event.kind)) &&
@@ -68,7 +68,7 @@ export function readEventsOf(
       follower.stop()
     }
   }
-  return iterate()
+  return { events: iterate(), positioned: start.then(settled, settled) }
 }
 
 async function begin(tail: Tail, after: string | undefined): Promise<{ follower: Follower; cursor: string }> {

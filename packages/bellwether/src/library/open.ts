@@ -5,15 +5,20 @@
 import { defined, errorMessage, type Log, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput, subjects, type ResultStatus } from '@bellwether/protocol'
 import { openTail } from '../http/tail.js'
+import { openTranscriptBell } from '../http/transcript-bell.js'
 import type { Kernel } from '../kernel/kernel.js'
-import type { QuestionRow as Question } from '@bellwether/protocol/http'
+import type { ApprovalRow as Approval, QuestionRow as Question } from '@bellwether/protocol/http'
+import { readApprovals } from '../kernel/reads/approvals.js'
+import type { Decision, DecisionResult } from '../kernel/verbs/approvals/approvals.js'
 import { readQuestions } from '../kernel/reads/waits.js'
 import { startEmbedded, type Embedded } from '../ports/database/embedded.js'
+import { safeLine } from '../runtime/log-line.js'
 import { openRuntime } from '../runtime/runtime.js'
 import { withDefaults, type Settings } from '../settings/schema.js'
 import type { AgentCode } from '../worker/isolation/isolation.js'
 import { openAgents, type AgentRoster } from './agents.js'
 import { readEventsOf, type BellwetherEvent, type EventOptions } from './events.js'
+import { openSchedules, type Schedules } from './schedules.js'
 import { openTurns, type Turns } from './turns.js'
 import { startWorker, type RunningWorker, type WorkerOptions } from './worker.js'
 
@@ -37,6 +42,16 @@ export interface ToolCalls {
   answer(toolCallId: string, result: unknown, status?: ResultStatus): Promise<'reported' | 'ignored'>
 }
 
+/** Calls that wait until a person allows or denies them. */
+export interface Approvals {
+  /** The open ones, oldest first. */
+  list(): Promise<readonly Approval[]>
+  /** Decides about a call, in the name of `by`. Throws if it was decided before, its deadline has passed or its turn is over. */
+  decide(approvalId: string, decision: ApprovalDecision): Promise<void>
+}
+
+export type ApprovalDecision = Omit<Decision, 'projectId' | 'approvalId'>
+
 /** Bellwether on one database and one project. */
 export interface Bellwether {
   readonly project: string
@@ -46,6 +61,10 @@ export interface Bellwether {
   readonly turns: Turns
   /** Tool calls that wait for an answer from outside. */
   readonly toolCalls: ToolCalls
+  /** Calls that wait for a person's decision. */
+  readonly approvals: Approvals
+  /** What the PMOs start by the clock. */
+  readonly schedules: Schedules
   /** The kernel, for everything that has no method here. */
   readonly kernel: Kernel
   /** Starts a worker in this process. */
@@ -68,9 +87,10 @@ export interface Bellwether {
  */
 export async function open(database: DatabaseChoice, options: OpenOptions = {}): Promise<Bellwether> {
   const { project: projectId = 'default', log = warningsOnly, nats } = options
-  const embedded = typeof database === 'string' ? undefined : await startEmbedded({ dataDir: database.embedded, log })
+  const dataDir = (database as { readonly embedded?: string } | undefined)?.embedded
+  const embedded = dataDir === undefined ? undefined : await startEmbedded({ dataDir, log })
   try {
-    return await openOn(embedded?.url ?? (database as string), projectId, log, nats, embedded)
+    return await openOn(embedded?.url ?? database, projectId, log, nats, embedded)
   } catch (error) {
     await embedded?.stop()
     throw error
@@ -78,7 +98,7 @@ export async function open(database: DatabaseChoice, options: OpenOptions = {}):
 }
 
 async function openOn(
-  url: string,
+  url: unknown,
   projectId: string,
   log: Log,
   nats: string | undefined,
@@ -95,12 +115,14 @@ async function openOn(
   const tailing = tail.run(signal)
   const functions: Record<string, AgentCode> = {}
   const workers: RunningWorker[] = []
+  // `events` gets its position from the database; a turn that is started after the call must come after the position.
+  let positioned: Promise<unknown> = Promise.resolve()
   let closed: Promise<void> | undefined
   return {
     project: projectId,
     kernel,
     agents: openAgents(kernel, projectId, functions),
-    turns: openTurns(kernel, tail, systemClock, projectId, signal),
+    turns: openTurns(kernel, tail, systemClock, projectId, signal, () => positioned, openTranscriptBell(bell)),
     toolCalls: {
       questions: () => readQuestions(kernel.db, projectId, questionsMax),
       async answer(toolCallId, result, status = 'success') {
@@ -112,12 +134,28 @@ async function openOn(
         })
       },
     },
+    approvals: {
+      list: () => readApprovals(kernel.db, { projectId, show: 'waiting', limit: questionsMax }),
+      async decide(approvalId, decision) {
+        const { result } = await kernel.decideApproval({ ...decision, projectId, approvalId })
+        if (result === 'decided') return
+        throw new InvalidInput(`Cannot decide about approval "${approvalId}": ${undecided[result]}`, {
+          code: `approval_${result}`,
+          hint: 'approvals.list() returns the calls that wait',
+        })
+      },
+    },
+    schedules: openSchedules(kernel, projectId, log),
     async worker(workerOptions = {}) {
       const worker = await startWorker({ runtime, settings, log, projectId, functions }, workerOptions)
       workers.push(worker)
       return worker
     },
-    events: (eventOptions = {}) => readEventsOf(tail, systemClock, projectId, signal, eventOptions),
+    events(eventOptions = {}) {
+      const reading = readEventsOf(tail, systemClock, projectId, signal, eventOptions)
+      positioned = Promise.all([positioned, reading.positioned])
+      return reading.events
+    },
     close: () =>
       (closed ??= (async () => {
         await Promise.all(workers.map((worker) => worker.close()))
@@ -130,12 +168,21 @@ async function openOn(
   }
 }
 
+const undecided = {
+  already: 'it was decided before',
+  expired: 'its deadline has passed, so the call was denied',
+  ended: 'its turn does not wait for it any more',
+  full: 'its agent has the maximum number of grants',
+  unknown: 'it does not exist',
+} as const satisfies Record<Exclude<DecisionResult, 'decided'>, string>
+
 const questionsMax = 500
 
 /** The default settings of the product, on this database. */
-function settingsFor(url: string, nats: string | undefined): Settings {
-  if (!/^postgres(ql)?:\/\//.test(url))
-    throw new InvalidInput(`Cannot open ${JSON.stringify(url)}: it is not a PostgreSQL URL`, {
+function settingsFor(url: unknown, nats: string | undefined): Settings {
+  // A program in JavaScript may pass an unset variable.
+  if (typeof url !== 'string' || !/^postgres(ql)?:\/\//.test(url))
+    throw new InvalidInput(`Cannot open ${JSON.stringify(url) ?? 'undefined'}: it is not a PostgreSQL URL`, {
       code: 'invalid_database_url',
       hint: 'pass postgresql://user:password@host:5432/name, or { embedded: "./folder" } for a database of its own',
     })
@@ -144,5 +191,5 @@ function settingsFor(url: string, nats: string | undefined): Settings {
 
 const errorsAsText = (_key: string, value: unknown) => (value instanceof Error ? errorMessage(value) : value)
 const print = (level: string) => (fields: object, message: string) =>
-  void process.stderr.write(`${JSON.stringify({ level, msg: message, ...fields }, errorsAsText)}\n`)
-const warningsOnly: Log = { info: () => undefined, warn: print('warn'), error: print('error') }
+  void process.stderr.write(`${safeLine(JSON.stringify({ level, msg: message, ...fields }, errorsAsText))}\n`)
+export const warningsOnly: Log = { info: () => undefined, warn: print('warn'), error: print('error') }

@@ -1,12 +1,19 @@
-/** Turns of the library: start, read, wait and stop. A wait ends on the turn's event; polling covers a lost event. */
+/**
+ * Turns of the library: start, continue, read, wait, send messages, stop, and read the transcript. A wait ends on the turn's event;
+ * polling covers a lost event.
+ */
 import { defined, linkAbort, type Clock } from '@bellwether/base'
 import { InvalidInput, Terminal, type Outcome } from '@bellwether/protocol'
-import { fallbackContent } from '@bellwether/protocol/http'
+import { fallbackContent, type TurnRow } from '@bellwether/protocol/http'
 import type { Tail } from '../http/tail.js'
+import type { TranscriptBell } from '../http/transcript-bell.js'
 import type { Kernel } from '../kernel/kernel.js'
+import { readFollowUp } from '../kernel/reads/follow-up.js'
+import { readMessages } from '../kernel/reads/messages.js'
 import { readTurn } from '../kernel/reads/turns.js'
 import type { FieldSpec } from '../kernel/verbs/cards.js'
 import type { TurnBudget } from '../kernel/verbs/budgets/budgets.js'
+import { iterateTranscript, type TranscriptEntry, type TranscriptOptions } from './transcript.js'
 
 /** The result of a turn: a text, or the values of the requested result fields. */
 export interface Deliverable {
@@ -43,12 +50,33 @@ export interface Turn {
 export interface StartOptions {
   /** Your id for the request: starting a turn again with the same id returns the first turn. */
   readonly correlationId?: string
+  /** The conversation: an agent with `memory: 'session'` knows what was asked and answered in it. */
+  readonly sessionId?: string
   /** What the turn may spend. */
   readonly budget?: TurnBudget
   /** Fields that the deliverable must have. */
   readonly resultFields?: readonly FieldSpec[]
   /** Free data for the agent, in `turn.turn.payload`. */
   readonly payload?: Readonly<Record<string, unknown>>
+}
+
+export interface SayOptions {
+  /** Your id for the message: sending it again with the same id stores it once. */
+  readonly messageId?: string
+  /** Who says it. Default: `turns.say`. */
+  readonly from?: string
+  /** Interrupts the program of a coding agent that reads no messages while it runs; it is resumed with the message. */
+  readonly now?: boolean
+}
+
+/** A message to a turn. */
+export interface Message {
+  /** Its number in the turn. */
+  readonly seq: number
+  readonly from: string
+  readonly text: string
+  /** `waiting`: the agent has not got it yet. `not delivered`: the turn ended before that. */
+  readonly status: 'waiting' | 'delivered' | 'not delivered'
 }
 
 export interface WaitOptions {
@@ -68,12 +96,24 @@ export interface Turns {
     instruction: string,
     options?: StartOptions,
   ): Promise<{ readonly id: string; readonly duplicate: boolean }>
+  /** Starts a follow-up of an ended turn: the same agent, session and worktree. Throws `turn_not_ended` if the turn has not ended. */
+  continue(
+    id: string,
+    instruction: string,
+    options?: Pick<StartOptions, 'correlationId' | 'budget'>,
+  ): Promise<{ readonly id: string; readonly duplicate: boolean }>
+  /** Sends a message to a turn. Throws `turn_ended` if the turn has ended: continue it instead. */
+  say(id: string, text: string, options?: SayOptions): Promise<Pick<Message, 'seq' | 'status'>>
+  /** The messages to a turn, in order. Those that came too late are `not delivered`. */
+  messages(id: string): Promise<readonly Message[]>
   /** Reads a turn. Throws if the project has no such turn. */
   get(id: string): Promise<Turn>
   /** Waits until a turn has ended, with whatever outcome. */
   wait(id: string, options?: WaitOptions): Promise<Turn>
   /** Stops an active turn or cancels a queued one. `already`: it had ended. */
   stop(id: string, reason?: string): Promise<'ended' | 'already'>
+  /** What the agent wrote and did so far, in order; with `live`, until the turn has ended. Leave the loop to stop. */
+  transcript(id: string, options?: TranscriptOptions): AsyncIterableIterator<TranscriptEntry>
 }
 
 /** Thrown by `turns.run` for a turn that ended as failed, timeout or canceled. */
@@ -94,14 +134,27 @@ export class TurnFailed extends Terminal {
 // An event that was lost costs at most this long.
 const pollMs = 2_000
 
-export function openTurns(kernel: Kernel, tail: Tail, clock: Clock, projectId: string, closing: AbortSignal): Turns {
-  async function get(id: string): Promise<Turn> {
+/** A turn is enqueued after `ready` has resolved. */
+export function openTurns(
+  kernel: Kernel,
+  tail: Tail,
+  clock: Clock,
+  projectId: string,
+  closing: AbortSignal,
+  ready: () => Promise<unknown>,
+  bell: TranscriptBell,
+): Turns {
+  async function rowOf(id: string): Promise<TurnRow> {
     const row = await readTurn(kernel.db, projectId, id)
-    if (row === undefined)
-      throw new InvalidInput(`Project "${projectId}" has no turn "${id}"`, {
-        code: 'unknown_turn',
-        hint: 'use the id that turns.start returned, and the project that it was started in',
-      })
+    if (row !== undefined) return row
+    throw new InvalidInput(`Project "${projectId}" has no turn "${id}"`, {
+      code: 'unknown_turn',
+      hint: 'use the id that turns.start returned, and the project that it was started in',
+    })
+  }
+
+  async function get(id: string): Promise<Turn> {
+    const row = await rowOf(id)
     const cardId = row.deliverable_card_id
     const card = cardId === null ? undefined : await kernel.readCard(cardId)
     return {
@@ -118,8 +171,9 @@ export function openTurns(kernel: Kernel, tail: Tail, clock: Clock, projectId: s
   }
 
   async function start(agent: string, instruction: string, options: StartOptions = {}) {
-    const { correlationId, budget, resultFields, payload } = options
-    const more = defined({ correlationId, budget, resultFields, payload })
+    const { correlationId, sessionId, budget, resultFields, payload } = options
+    const more = defined({ correlationId, sessionId, budget, resultFields, payload })
+    await ready()
     const { agentTurnId, duplicate } = await kernel.enqueue({ projectId, agentId: agent, instruction, ...more })
     return { id: agentTurnId, duplicate }
   }
@@ -144,10 +198,40 @@ export function openTurns(kernel: Kernel, tail: Tail, clock: Clock, projectId: s
     }
   }
 
+  const hasEnded = async (id: string) => (await get(id)).endedAt !== null
+  const transcriptPorts = { db: kernel.db, bell, tail, clock, closing, hasEnded }
+
   return {
     start,
     get,
     wait,
+    async continue(id, instruction, { correlationId, budget } = {}) {
+      await ready()
+      const followUp = await readFollowUp(kernel.db, await rowOf(id))
+      const more = defined({ correlationId, budget })
+      const { agentTurnId, duplicate } = await kernel.enqueue({ ...followUp, instruction, ...more })
+      return { id: agentTurnId, duplicate }
+    },
+    async say(id, text, { messageId = kernel.ids.next(), from = 'turns.say', now } = {}) {
+      await rowOf(id)
+      const { seq, delivered } = await kernel.say({
+        projectId,
+        agentTurnId: id,
+        messageId,
+        saidBy: from,
+        text,
+        urgent: now,
+      })
+      return { seq, status: delivered ? 'delivered' : 'waiting' }
+    },
+    async messages(id) {
+      const { ended_at: endedAt } = await rowOf(id)
+      return (await readMessages(kernel.db, id)).map(({ seq, said_by: from, text, delivered_at: at }) => ({
+        ...{ seq, from, text },
+        status: at === null ? (endedAt === null ? 'waiting' : 'not delivered') : 'delivered',
+      }))
+    },
+    transcript: (id, options = {}) => iterateTranscript(transcriptPorts, id, options),
     async run(agent, instruction, options = {}) {
       const { id } = await start(agent, instruction, options)
       const turn = await wait(id, options)

@@ -1,11 +1,11 @@
 /** A worker in this process: it runs turns of one target, hosts tools, and by default runs a PMO. */
 import { hostname } from 'node:os'
-import { defined, type Log, systemClock } from '@bellwether/base'
+import { defined, type Log, systemClock, systemRandom } from '@bellwether/base'
 import { token } from '@bellwether/protocol'
 import { declareTool } from '../runtime/parts/tools.js'
-import { openFunctionAgents } from '../runtime/parts/function-agents.js'
-import { openProcessGuard, standbyGuard } from '../runtime/parts/process-guard.js'
-import { openStandby } from '../runtime/parts/standby.js'
+import { openFunctionAgents } from '../runtime/parts/worker/function-agents.js'
+import { openProcessGuard, standbyGuard } from '../runtime/parts/worker/process-guard.js'
+import { openStandby } from '../runtime/parts/worker/standby.js'
 import { toolHostSettings, workerLoopSettings, workerSettings } from '../runtime/parts/part-settings.js'
 import { startPmo } from '../runtime/pmo.js'
 import type { Runtime } from '../runtime/runtime.js'
@@ -14,6 +14,7 @@ import { agentFor } from '../worker/agents.js'
 import type { Agent } from '../worker/agent.js'
 import type { AgentCode } from '../worker/isolation/isolation.js'
 import { runWorker } from '../worker/loop.js'
+import { openTranscriptWriter } from '../worker/transcript.js'
 import { openCatalogue } from '../worker/tools/catalogue.js'
 import { openToolHost } from '../worker/tools/host.js'
 import type { HostedTool } from '../worker/tools/tool.js'
@@ -92,8 +93,11 @@ export async function startWorker(parts: LibraryParts, options: WorkerOptions): 
     url === undefined
       ? undefined
       : openStandby({ url, workerId: id, beatMs, log, onBeat: isolated.renew, guard: standbyGuard(guard) })
+  const { transcript_max_bytes: maxBytes } = settings.worker
+  const transcript = openTranscriptWriter({ kernel, clock: systemClock, log, random: systemRandom, maxBytes })
   const worker = await runWorker({
     ...common,
+    transcript,
     ...defined({ standby }),
     workerId: id,
     workerTarget: token(options.target ?? defaultTarget, 'worker target'),
@@ -112,6 +116,7 @@ export async function startWorker(parts: LibraryParts, options: WorkerOptions): 
       (closed ??= (async () => {
         stopping.abort()
         await worker.ended
+        await transcript.close()
         await standby?.close()
         await isolated.close()
         guard.guardian.close()

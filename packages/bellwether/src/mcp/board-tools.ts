@@ -3,7 +3,7 @@
  * a model cannot remove the approval or the review of a person.
  */
 import { defined } from '@bellwether/base'
-import { taskStatuses } from '@bellwether/protocol'
+import { taskStatuses, workspaceKinds } from '@bellwether/protocol'
 import type { TaskLine } from '@bellwether/protocol/http'
 import { z } from 'zod'
 import { fitting, shortened } from './bounded.js'
@@ -32,6 +32,12 @@ export const boardTools: readonly Tool[] = [
       priority: priority.optional().describe('a higher priority runs first'),
       depends_on: dependsOn.optional().describe('tasks that must be done first'),
       review: z.boolean().optional().describe('a person reviews it after acceptance'),
+      workspace: z.enum(workspaceKinds).optional().describe('worktree: it works in a git worktree of its own'),
+      base: name.optional().describe('the branch that the worktree is made from and merged into'),
+      merge: z
+        .enum(['review', 'never'])
+        .optional()
+        .describe('what happens to the change in the worktree after acceptance; a model cannot skip the review'),
       needs_approval: z.boolean().optional().describe('a person must approve it before it starts'),
     }),
     run: async (
@@ -87,7 +93,7 @@ export const boardTools: readonly Tool[] = [
     name: 'read_task',
     title: 'Read a task',
     description:
-      'Reads a task: its fields, what it waits for, its creator, its newest events, its runs and their cost. read_turn reads the turn of a run.',
+      'Reads a task: what it waits for, why its last run was not accepted (failed checks with their output, the diff), what happens next, its fields, creator, newest events and runs. read_turn reads the turn of a run.',
     readOnly: true,
     input: z.strictObject({ task: taskId }),
     run: async ({ task: id }, { client, signal }) => {
@@ -118,6 +124,18 @@ const instructionChars = 8_000
 const eventsMax = 20
 
 function brief(task: TaskLine): object {
-  const { taskId: id, title, status, assignee, priority, reason, waitsFor: waits_for, dependencies } = task
-  return { task: id, title, status, assignee, priority, reason, waits_for, depends_on: dependencies }
+  const { taskId: id, title, status, assignee, priority, reason, waitsFor: waits_for, dependencies, problem } = task
+  const next_step = task.nextStep.text
+  return {
+    task: id,
+    title,
+    status,
+    assignee,
+    priority,
+    reason,
+    waits_for,
+    problem,
+    next_step,
+    depends_on: dependencies,
+  }
 }

@@ -9,9 +9,11 @@ import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js'
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js'
 import type { Client } from '../client/client.js'
 import type { Ids } from '../ports/ids.js'
+import { approvalTools } from './approval-tools.js'
 import { boardTools } from './board-tools.js'
 import { failureOf, resultOf } from './tool-result.js'
 import type { Call, Tool } from './tool.js'
+import { scheduleTools } from './schedule-tools.js'
 import { turnTools } from './turn-tools.js'
 import { workspaceTools } from './workspace-tools.js'
 
@@ -40,7 +42,7 @@ const instructions = `Bellwether runs a fleet of AI agents so that every turn en
 
 /** Serves stdin and stdout until the client disconnects or the signal aborts. */
 export async function serveMcp(options: McpOptions): Promise<void> {
-  const tools = [...turnTools, ...boardTools, ...workspaceTools(options.view)]
+  const tools = [...turnTools, ...scheduleTools, ...boardTools, ...approvalTools, ...workspaceTools(options.view)]
   const server = new McpServer(
     { name: 'bellwether', title: 'Bellwether', version: options.version },
     { instructions, maxToolInputElements: elementsMax },

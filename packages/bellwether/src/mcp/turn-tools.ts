@@ -1,11 +1,12 @@
-/** Tools for turns: run, read and stop a turn, read its deliverable, and list the agents. */
+/** Tools for turns: run, read and stop a turn, read its deliverable and its transcript, and list the agents. */
 import { defined } from '@bellwether/base'
-import type { TurnDetail } from '@bellwether/protocol/http'
+import { messageMaxChars, type TurnDetail } from '@bellwether/protocol/http'
 import { z } from 'zod'
 import { plain } from '../client/sanitize.js'
-import { deliverableText, describeEvent, followTurn, readTurn, startTurn } from '../client/turns.js'
+import { deliverableText, describeEvent, followTurn, followUp, forkTurn, readTurn, startTurn } from '../client/turns.js'
 import { resultChars, fitting, pieceOf, shortened } from './bounded.js'
 import { tool, type Call, type Tool, type ToolReport } from './tool.js'
+import { endSequence, entriesMax, transcriptReport } from './transcript-report.js'
 
 const agentName = z.string().min(1).max(120).describe('the name of an agent, from list_agents')
 const turnId = z.string().min(1).max(500).describe('the id of a turn, from run_turn')
@@ -19,6 +20,8 @@ const wait = (seconds: number) =>
 const inlineChars = 20_000
 // Clients that time out on silence get a message before that.
 const progressMs = 10_000
+
+const sequence = z.number().int().min(0).max(endSequence)
 
 export const turnTools: readonly Tool[] = [
   tool({
@@ -39,13 +42,19 @@ export const turnTools: readonly Tool[] = [
         .max(50)
         .optional()
         .describe('the fields that the deliverable must have'),
+      session_id: z
+        .string()
+        .min(1)
+        .max(200)
+        .optional()
+        .describe('the conversation to continue, if the memory of the agent is "session"'),
       idempotency_key: z.string().min(1).max(200).optional().describe('a call with the same key returns the same turn'),
       stop_when_cancelled: z.boolean().default(false).describe('stop the turn if this call is cancelled'),
     }),
     async run(input, call) {
-      const { max_seconds: seconds, max_tokens, instruction, result_fields } = input
+      const { max_seconds: seconds, max_tokens, instruction, result_fields, session_id } = input
       const budget = defined({ max_wall_ms: seconds && seconds * 1_000, max_tokens })
-      const body = { instruction, result_fields, ...(Object.keys(budget).length === 0 ? {} : { budget }) }
+      const body = { instruction, result_fields, session_id, ...(Object.keys(budget).length === 0 ? {} : { budget }) }
       const key = input.idempotency_key ?? call.ids.next()
       const { agent_turn_id: turn } = await startTurn(call.client, input.agent, body, key, call)
       call.progress(`turn ${turn} is queued`)
@@ -84,6 +93,101 @@ export const turnTools: readonly Tool[] = [
       const more = piece.next === null ? 'This is the end.' : `Continue with offset ${piece.next}.`
       const kind = turn.deliverable?.kind === 'fallback' ? `A fallback (the turn ended as ${stateOf(turn)}). ` : ''
       return { summary: `${kind}Characters ${piece.offset} to ${end} of ${piece.total}. ${more}`, data: piece.text }
+    },
+  }),
+  tool({
+    name: 'turn_transcript',
+    title: 'Read a transcript',
+    description:
+      'Reads what the agent of a turn wrote and did: text, thoughts, tool calls with arguments and results, output of programs. Newest part first: continue with before. To follow a running turn, continue with after.',
+    readOnly: true,
+    input: z.strictObject({
+      turn: turnId,
+      before: sequence.optional().describe('read the part that ends before this entry'),
+      after: sequence.optional().describe('read the part that starts after this entry'),
+      max_chars: z.number().int().min(1).max(resultChars).default(inlineChars),
+    }),
+    run: async ({ turn, before, after, max_chars: chars }, { client, signal }) => {
+      if (before !== undefined && after !== undefined)
+        return { summary: 'Nothing was read. Give before or after, not both.' }
+      const query = { ...(after === undefined ? { before: before ?? endSequence } : { after }), limit: entriesMax }
+      const route = 'GET /projects/:project/turns/:turn/transcript'
+      const page = await client.ask(route, { params: { turn }, query, signal })
+      return transcriptReport(turn, page, after === undefined ? 'end' : 'start', chars)
+    },
+  }),
+  tool({
+    name: 'say_to_turn',
+    title: 'Send a message to a turn',
+    description:
+      'Sends a message to a turn that has not ended. Its agent gets it once: a model before its next step, a coding agent through its input or when its program is resumed.',
+    readOnly: false,
+    input: z.strictObject({
+      turn: turnId,
+      text: z.string().min(1).max(messageMaxChars),
+      now: z.boolean().default(false).describe('interrupt a program that reads no messages while it runs'),
+    }),
+    run: async ({ turn, text, now }, { client, ids, signal }) => {
+      const body = { text, now, message_id: ids.next() }
+      const route = 'POST /projects/:project/turns/:turn/messages'
+      const { seq, status } = await client.ask(route, { params: { turn }, body, signal })
+      return { summary: `Message ${seq} to turn ${turn}: ${status}.` }
+    },
+  }),
+  tool({
+    name: 'continue_turn',
+    title: 'Continue a turn',
+    description:
+      'Runs a follow-up of an ended turn with the same agent and session, and waits for its deliverable. A coding agent resumes its session.',
+    readOnly: false,
+    input: z.strictObject({
+      turn: turnId,
+      instruction: z.string().min(1).max(1_000_000).describe('what the agent should do next'),
+      wait_seconds: wait(waitDefault),
+      idempotency_key: z.string().min(1).max(200).optional().describe('a call with the same key returns the same turn'),
+    }),
+    async run({ turn, instruction, wait_seconds: seconds, idempotency_key: given }, call) {
+      const key = given ?? call.ids.next()
+      const { agent_turn_id: next } = await followUp(call.client, turn, { instruction }, key, call)
+      call.progress(`turn ${next} is queued`)
+      return reportOf(await waitFor(call, next, seconds))
+    },
+  }),
+  tool({
+    name: 'replay_turn',
+    title: 'Replay a turn',
+    description:
+      'Makes the decisions of an ended turn again from its stored cards, without models and tools, and names the first step that differs. Also lists the steps that fork_turn takes.',
+    readOnly: true,
+    input: z.strictObject({ turn: turnId }),
+    async run({ turn }, { client, signal }) {
+      const report = await client.ask('GET /projects/:project/turns/:turn/replay', { params: { turn }, signal })
+      return {
+        summary: `The replay of turn ${turn} is ${report.result === 'exact' ? 'exact' : 'different'}.`,
+        data: report,
+      }
+    },
+  }),
+  tool({
+    name: 'fork_turn',
+    title: 'Fork a turn',
+    description:
+      'Starts a new turn with the cards of an ended one up to a step, and waits for its deliverable. The ended turn does not change.',
+    readOnly: false,
+    input: z.strictObject({
+      turn: turnId,
+      at: z.number().int().min(0).max(1_000_000).describe('the last step that is kept; 0 keeps none'),
+      instruction: z.string().min(1).max(1_000_000).optional().describe('replaces the instruction'),
+      message: z.string().min(1).max(messageMaxChars).optional().describe('the agent gets it before its next step'),
+      wait_seconds: wait(waitDefault),
+      idempotency_key: z.string().min(1).max(200).optional().describe('a call with the same key returns the same turn'),
+    }),
+    async run({ turn, at, instruction, message, wait_seconds: seconds, idempotency_key: given }, call) {
+      const edit = defined({ instruction, message })
+      const body = { at, ...(Object.keys(edit).length > 0 && { edit }) }
+      const { agent_turn_id: next } = await forkTurn(call.client, turn, body, given ?? call.ids.next(), call)
+      call.progress(`turn ${next} is queued`)
+      return reportOf(await waitFor(call, next, seconds))
     },
   }),
   tool({

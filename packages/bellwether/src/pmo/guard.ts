@@ -4,6 +4,8 @@
  */
 import type { Clock } from '@bellwether/base'
 import type { Kernel } from '../kernel/kernel.js'
+import { releaseMax, releaseParked } from '../kernel/verbs/accounts/accounts.js'
+import { expireApprovals, expireMax } from '../kernel/verbs/approvals/approvals.js'
 import {
   endOverBudget,
   reap,
@@ -64,7 +66,9 @@ export function openGuard({ kernel, clock, settings }: GuardOptions): Guard {
         { run: checkFuture },
         // Early in the step, because the watch is valid for a short time only.
         { run: () => reap(db, ids, settings, watch), fullAt: reapMax },
+        { run: () => expireApprovals(db, ids), fullAt: expireMax },
         { run: () => endOverBudget(db, ids, watch), fullAt: sweepMax },
+        { run: () => releaseParked(db, ids), fullAt: releaseMax },
         { run: () => sweepQueued(db, settings.watchdogIntervalSeconds), fullAt: sweepMax },
         { run: () => retryDispatched(db, settings.dispatchedRetrySeconds) },
         { run: () => wakePending(db, settings.pendingWakeupSeconds, settings.pendingWakeupSkipSeconds) },

@@ -1,4 +1,4 @@
-/** Runs a PMO: guard, joiner, hosted tools, relay and retention, each in its own loop. Any number of PMOs may run at the same time. */
+/** Runs a PMO: guard, schedules, joiner, hosted tools, relay and retention, each in its own loop. Any number of PMOs may run at the same time. */
 import type { Clock, Log } from '@bellwether/base'
 import type { Kernel } from '../kernel/kernel.js'
 import { ownsKey } from '../kernel/access/idempotency.js'
@@ -9,9 +9,12 @@ import { loop } from '../ports/loop.js'
 import type { EventStream } from '../ports/stream/stream.js'
 import { runJoiner } from './batches.js'
 import type { EventWebhook } from './event-webhook.js'
+import type { Failures } from './failures.js'
+import type { Notifier } from './notifier.js'
 import { openGuard, type GuardSettings } from './guard.js'
 import { runHostedTools, type PmoHandlers } from './hosted-tools.js'
 import { openRelay } from './relay.js'
+import { openScheduler, soonSeconds } from './schedules/scheduler.js'
 
 export interface PmoOptions {
   readonly kernel: Kernel
@@ -21,6 +24,8 @@ export interface PmoOptions {
   readonly log: Log
   readonly signal: AbortSignal
   readonly eventWebhook?: EventWebhook | undefined
+  readonly notifier?: Notifier | undefined
+  readonly failures?: Failures | undefined
   /** Called when turns of a target begin to wait for a worker, in one of the PMOs. */
   readonly onNoWorker: (target: TargetWithoutWorkers) => void
   /** The tools that the PMO hosts. */
@@ -30,21 +35,36 @@ export interface PmoOptions {
 
 const pruneEveryMs = 60_000
 const targetsEveryMs = 15_000
+// A turn starts at most this long after its instant.
+const scheduleEveryMs = 1_000
+// Soon enough for a person; one step is six short statements.
+const notifyEveryMs = 2_000
+const failuresQuietMs = 8_000
 
 export async function runPmo(options: PmoOptions): Promise<void> {
   const { kernel, bell, stream, clock, log, signal, settings, handlers, onNoWorker, eventWebhook } = options
+  const { notifier, failures } = options
   const guard = openGuard({ kernel, clock, settings })
+  const scheduler = openScheduler({ kernel, log })
   const relay = openRelay({ db: kernel.db, stream, log })
   const common = { clock, log, signal }
   await Promise.all([
     loop({ ...common, name: 'guard', steady: true, intervalMs: settings.watchdogIntervalSeconds * 1_000 }, () =>
       guard.step(),
     ),
+    loop({ ...common, name: 'schedules', intervalMs: scheduleEveryMs, quietMaxMs: (soonSeconds * 1_000) / 2 }, () =>
+      scheduler.step(),
+    ),
     runJoiner({ ...common, kernel, bell }),
     runHostedTools({ ...common, kernel, bell, handlers }),
     loop({ ...common, name: 'relay', intervalMs: settings.relayPollMs }, () => relay.step()),
     eventWebhook &&
       loop({ ...common, name: 'event webhook', intervalMs: settings.relayPollMs }, () => eventWebhook.step()),
+    failures &&
+      loop({ ...common, name: 'failures', intervalMs: notifyEveryMs, quietMaxMs: failuresQuietMs }, () =>
+        failures.step(),
+      ),
+    notifier && loop({ ...common, name: 'notifier', intervalMs: notifyEveryMs }, () => notifier.step()),
     loop({ ...common, name: 'targets', intervalMs: targetsEveryMs }, watchTargets(kernel, clock, log, onNoWorker)),
     loop({ ...common, name: 'retention', intervalMs: pruneEveryMs }, async () => {
       while (!signal.aborted && (await prune(kernel.db, settings.retentionDays)) > 0);

@@ -25,7 +25,7 @@ export const postJson: PostJson = async (url, body, signal) => {
 }
 
 /** Checks the configured URL at start, before the first message needs it. */
-export function webhookUrl(text: string, section: 'board' | 'pmo', key: string): string {
+export function webhookUrl(text: string, section: 'notify' | 'pmo', key: string): string {
   if (/^https?:$/.test(URL.canParse(text) ? new URL(text).protocol : '')) return text
   throw new Terminal(`Invalid ${key}: ${JSON.stringify(text)} must be an http or https URL`, {
     code: 'bad_webhook_url',

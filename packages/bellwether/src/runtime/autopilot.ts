@@ -1,6 +1,11 @@
-/** `bellwether task autopilot`: runs the autopilot of a task root. Any number may run on one root. */
+/**
+ * `bellwether task autopilot`: runs the autopilot of a task root, which also adds the tasks of schedules. Any number may run
+ * on one root.
+ */
+import { systemClock } from '@bellwether/base'
 import { token } from '@bellwether/protocol'
 import { startAutopilot } from '../board/dispatch/autopilot.js'
+import { runScheduledTasks } from './parts/board/scheduled-tasks.js'
 import { type BoardPart, withShared } from './parts/shared.js'
 import { boardCounters, startProcessTelemetry } from './parts/telemetry.js'
 import { type PartContext, type ProcessOptions, runProcess } from './process.js'
@@ -31,14 +36,18 @@ export function runAutopilotProcess(options: AutopilotOptions): Promise<number> 
 
 /** The autopilot of an open board; resolves after the signal aborts. */
 export async function runAutopilotPart(
-  { log, signal }: PartContext,
+  { runtime, log, signal }: PartContext,
   part: BoardPart,
   onReady?: ProcessOptions['onReady'],
 ): Promise<number> {
   const autopilot = startAutopilot(part.as('autopilot'), part.caches, signal)
+  const scheduled = runScheduledTasks({
+    ...{ db: runtime.kernel.db, projectId: part.projectId, dispatcher: part.as('schedule') },
+    ...{ clock: systemClock, log, signal },
+  })
   const { root } = part.board
   onReady?.({ ready: true, role: 'autopilot', root, pid: process.pid })
   log.info({ root, project: part.projectId }, 'autopilot is ready')
-  await autopilot.ended
+  await Promise.all([autopilot.ended, scheduled])
   return 0
 }

@@ -2,8 +2,10 @@
 
 /** In the project folder: one file per agent. */
 export const agentsFolder = 'agents'
-/** In the project folder, unless --data names another: the files of running processes. */
-export const dataFolder = '.bellwether'
+/** In the project folder: one file per schedule. */
+export const schedulesFolder = 'schedules'
+/** In the project folder: where versions before 0.2 kept the run-time files. */
+export const oldDataFolder = '.bellwether'
 /** The first administrator's key; only its account can read it. */
 export const adminKeyFile = 'admin-key'
 /** The addresses of a running `up`; removed when it stops. */
@@ -12,5 +14,18 @@ export const upFile = 'up.json'
 export const sensorKeyFile = 'sensor-key'
 /** Locked by an `up` that does not use the embedded database. */
 export const lockFile = 'up.lock'
+/** What this account trusts in the project. */
+export const trustFile = 'trust.json'
+/** The accepted control files of the project. */
+export const controlFolder = 'control'
+/** In the project folder or task root: the policies. */
+export const configFolder = 'config'
+/** In the project folder: MCP servers and HTTP tools. */
+export const mcpFile = 'mcp.json'
+export const toolsFile = 'tools.json'
+/** The git worktrees of tasks. */
+export const worktreesFolder = 'worktrees'
+/** The sessions of coding CLIs that run in a sandbox: one folder per agent. */
+export const sessionsFolder = 'sessions'
 /** The embedded database. */
 export const databaseFolder = 'database'

@@ -13,8 +13,10 @@ import { listenForShutdown, type Shutdown } from './shutdown.js'
 export type ReadyFacts = Readonly<Record<string, unknown>>
 
 export interface ProcessOptions {
-  /** The folder of bellwether.toml. */
+  /** The project folder. */
   readonly folder: string
+  /** The folder of bellwether.toml and the other control files. Default: the project folder. */
+  readonly control?: string
   /** Shut down when stdin ends: for a child whose parent holds the other end of the pipe. */
   readonly parentPipe?: boolean
   /** Called once, when the process is ready for work. */
@@ -31,12 +33,12 @@ export interface PartContext {
 }
 
 export async function runProcess(
-  { folder, parentPipe = false }: ProcessOptions,
+  { folder, control = folder, parentPipe = false }: ProcessOptions,
   role: string,
   run: (context: PartContext & { readonly shutdown: Shutdown }) => Promise<number>,
 ): Promise<number> {
   const env = environment()
-  const settings = loadSettings({ folder, env })
+  const settings = loadSettings({ folder: control, env })
   const log = openLog(role)
   const shutdown = listenForShutdown({ parentPipe, log })
   const { signal } = shutdown

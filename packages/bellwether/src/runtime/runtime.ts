@@ -20,6 +20,7 @@ import { defaultCallPolicy, exchangeTimeoutMs, retryUntil, withTimeout } from '.
 import { notifyStream } from '../ports/stream/notify.js'
 import type { EventStream } from '../ports/stream/stream.js'
 import type { Settings } from '../settings/schema.js'
+import { natsTls } from './parts/tls-files.js'
 
 export interface RuntimeOptions {
   readonly settings: Settings
@@ -60,7 +61,8 @@ export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
   const db = await waitForDatabase({ ...options, url })
   const nats = servers === undefined ? undefined : await natsAdapters()
   const postgres = { url, log, clock, random, ...defined({ directUrl }) }
-  const natsOptions = (name: string) => ({ servers: servers!, log, clock, random, name })
+  const tls = natsTls(settings.nats)
+  const natsOptions = (name: string) => ({ servers: servers!, tls, log, clock, random, name })
   const sharedAt = doorbellPath(directUrl ?? url)
   const sharedBell =
     nats === undefined

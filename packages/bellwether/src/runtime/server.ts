@@ -4,27 +4,33 @@
  * answers the requests in progress, and closes what it opened.
  */
 import { existsSync } from 'node:fs'
+import { isIP } from 'node:net'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defined, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput, token } from '@bellwether/protocol'
 import { openFeed } from '../board/log/feed.js'
-import { openBrowserSessions, type BrowserSessions } from '../http/browser-sessions.js'
+import type { NetworkOptions } from '../http/app.js'
+import { openBrowserSessions, type BrowserSessions } from '../http/sign-in/browser-sessions.js'
 import { openKeyStore, type KeyStore } from '../http/key-store.js'
 import { dashboardPages } from '../http/pages.js'
 import { openClaims } from '../http/remote/claims.js'
 import { openRemoteWatch } from '../http/remote/watch.js'
+import { loginLink } from '../http/routes/browser-sessions.js'
 import { makeServer, type ServerOptions } from '../http/server.js'
 import { hasKeys } from '../kernel/access/api-keys.js'
 import { pruneAudit } from '../kernel/access/audit-log.js'
 import { pruneResponses } from '../kernel/access/idempotency.js'
 import type { Database } from '../ports/database/database.js'
 import { loop } from '../ports/loop.js'
-import { ensureAdminKey } from './parts/key-files.js'
+import { ensureAdminKey, type AdminKey } from './parts/key-files.js'
 import { isLoopback, openReceiver } from './parts/listen.js'
+import type { Settings } from '../settings/schema.js'
 import { type Shared, withShared } from './parts/shared.js'
+import { openSignIn } from './parts/sign-in.js'
 import { openProcessMetrics } from './parts/telemetry.js'
-import { dataFolder } from './paths.js'
+import { readSettingFile } from './parts/tls-files.js'
+import { dataFolderOf } from './data-folder.js'
 import { type PartContext, type ProcessOptions, runProcess } from './process.js'
 import type { PartState } from './supervise/supervisor.js'
 
@@ -37,12 +43,14 @@ export interface ServerProcessOptions extends ProcessOptions {
   readonly root?: string | undefined
   /** The project whose agents do the tasks of the board. */
   readonly projectId?: string
-  /** The folder of the administrator's key file. Default: .bellwether in the project folder. */
+  /** The folder of the administrator's key file. Default: the project's own, as for `up`. */
   readonly dataDir?: string | undefined
 }
 
 export interface ServerPartOptions extends Omit<ServerProcessOptions, 'root' | 'projectId'> {
   readonly shared: Shared
+  /** The administrator's key, if the caller has opened it. */
+  readonly adminKey?: AdminKey | undefined
   /** The text of /metrics. */
   readonly metrics: () => Promise<string>
   /** The processes that `up` supervises. */
@@ -67,8 +75,14 @@ export function runServerProcess(options: ServerProcessOptions): Promise<number>
   return runProcess(options, 'server', async (context) => {
     const { folder, root = context.settings.board.root } = options
     const projectId = token(options.projectId ?? 'default', 'project')
-    const { views } = options
-    const sharing = { folder, root, projectId, role: 'server', ...defined({ views }) }
+    const { views, dataDir } = options
+    const sharing = {
+      folder,
+      root,
+      projectId,
+      role: 'server',
+      ...defined({ views, dataDir: dataDir && resolve(folder, dataDir) }),
+    }
     return withShared(context, sharing, async (shared) => {
       const metrics = await openProcessMetrics(context.runtime, context.log, shared.board)
       return runServerPart(context, { ...options, shared, metrics: () => metrics.text() })
@@ -84,7 +98,8 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
   const { tail, fusion } = shared
   const views = [...(fusion?.views.keys() ?? [])]
   const host = options.host ?? settings.server.host
-  const adminKey = await openAdminKey(context, options, host)
+  const stored = await openAdminKey(context, options, host)
+  const adminKey = options.adminKey ?? stored
   const clock = systemClock
   const common = { clock, log, signal }
   const keys = openKeyStore({ db: kernel.db, clock, log, onlyView: views.length === 1 ? views[0] : undefined })
@@ -94,9 +109,11 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
     caches: shared.board.caches,
     feed: await openFeed(join(shared.board.board.root, 'state', 'tasks.jsonl'), shared.board.disk),
     projectId: shared.board.projectId,
+    adminCommands: settings.server.admin_commands,
     ...common,
   }
   const browserSessions = openBrowserSessions({ clock, random: systemRandom })
+  const signIn = openSignIn(settings, { folder: options.folder, clock, random: systemRandom, log })
   const { worker } = settings
   const watch = openRemoteWatch({
     kernel,
@@ -114,6 +131,7 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
     bell,
     clock,
     log,
+    random: systemRandom,
     watch,
     settings: {
       pollSeconds: worker.poll_seconds,
@@ -127,20 +145,24 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
   const server = makeServer({
     ...common,
     kernel,
+    bell,
     tail,
     claims,
     keys,
     browserSessions,
+    signIn,
     random: systemRandom,
     fusion,
     board,
     isPublic: !isLoopback(host),
+    ...networkOf(settings.server, options.folder, host, signIn?.origin),
     isReceiving: () => receiver.isUp(),
     rate: { perSecond, burst: perSecond * 2 },
     workerSettings: {
       beatSeconds: worker.beat_seconds,
       inboxProcessingTimeoutSeconds: worker.inbox_processing_timeout_seconds,
       suspendTimeoutSeconds: worker.suspend_timeout_seconds,
+      transcriptMaxBytes: worker.transcript_max_bytes,
     },
     pages: options.pages ?? dashboardPages(dashboardFolder),
     metrics,
@@ -159,7 +181,12 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
       ready: true,
       role: 'server',
       url,
-      ...(adminKey === undefined ? {} : { adminKey, loginUrl: await loginUrl(keys, browserSessions, adminKey, url) }),
+      // The key itself only once: later it would be in every log of this process.
+      ...(adminKey?.isNew === true ? { adminKey: adminKey.key } : {}),
+      ...(adminKey === undefined
+        ? {}
+        : { adminKeyFile: adminKey.file, loginUrl: await loginUrl(keys, browserSessions, adminKey.key, url) }),
+      dataDir: dataDirOf(options),
       views,
       ...(board === undefined ? {} : { root: board.dispatcher.board.root }),
       bell: bell.kind,
@@ -175,6 +202,55 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
     await claims.close()
     await board?.feed.close()
   }
+}
+
+const namesIn = (list: string) =>
+  list
+    .split(',')
+    .map((name) => name.trim().toLowerCase())
+    .filter((name) => name !== '')
+
+/** TLS, proxies and host names by the settings. */
+export function networkOf(
+  settings: Settings['server'],
+  folder: string,
+  host: string,
+  publicUrl?: string,
+): NetworkOptions & Pick<ServerOptions, 'hosts'> {
+  const { tls_certificate: cert, tls_key: key } = settings
+  if ((cert === undefined) !== (key === undefined))
+    throw new InvalidInput('"server.tls_certificate" and "server.tls_key" belong together', {
+      code: 'invalid_settings',
+      hint: 'set both, or remove both to speak plain HTTP',
+    })
+  const trustedProxies = namesIn(settings.trusted_proxies)
+  const wrong = trustedProxies.find((proxy) => !isNetwork(proxy))
+  if (wrong !== undefined)
+    throw new InvalidInput(
+      `"server.trusted_proxies" must have addresses or networks such as 10.0.0.0/8 (got "${wrong}")`,
+      { code: 'invalid_settings' },
+    )
+  const hosts = namesIn(settings.hosts)
+  return {
+    trustedProxies,
+    ...(hosts.length === 0 && !isLoopback(host)
+      ? {}
+      : { hosts: publicUrl === undefined ? hosts : [...hosts, new URL(publicUrl).hostname] }),
+    ...(cert === undefined || key === undefined
+      ? {}
+      : {
+          tls: {
+            cert: readSettingFile(resolve(folder, cert), 'server.tls_certificate'),
+            key: readSettingFile(resolve(folder, key), 'server.tls_key'),
+          },
+        }),
+  }
+}
+
+function isNetwork(text: string): boolean {
+  const [address = '', bits = '0', ...more] = text.split('/')
+  const max = isIP(address) === 4 ? 32 : 128
+  return isIP(address) !== 0 && more.length === 0 && /^\d{1,3}$/.test(bits) && Number(bits) <= max
 }
 
 /** The names of HTTP responses, and instants instead of milliseconds. */
@@ -197,7 +273,9 @@ async function loginUrl(
   url: string,
 ): Promise<string | undefined> {
   const grant = await keys.grant(adminKey)
-  return grant === undefined ? undefined : `${url}/login?token=${sessions.createLink(grant.keyId)}`
+  return grant === undefined
+    ? undefined
+    : `${url}${loginLink(sessions.createLink({ keyId: grant.keyId, generation: grant.generation ?? '' }))}`
 }
 
 async function prune(db: Database, auditDays: number): Promise<void> {
@@ -205,12 +283,19 @@ async function prune(db: Database, auditDays: number): Promise<void> {
   while ((await pruneResponses(db, responseDays)) >= pruneBatch);
 }
 
+const dataDirOf = ({ folder, dataDir }: ServerPartOptions) =>
+  dataDir === undefined ? dataFolderOf(folder) : resolve(folder, dataDir)
+
+/** Throws before the first key exists if other machines can reach the address. */
+export async function requireKeyFor(host: string, db: Database): Promise<void> {
+  if (isLoopback(host) || (await hasKeys(db))) return
+  throw new InvalidInput(`No API key exists yet, and other machines can reach ${host}`, {
+    code: 'keys_needed',
+    hint: 'create a key first: bellwether keys create --role admin, or one start of `up` on 127.0.0.1',
+  })
+}
+
 async function openAdminKey({ runtime }: PartContext, options: ServerPartOptions, host: string) {
-  if (!isLoopback(host) && !(await hasKeys(runtime.kernel.db))) {
-    throw new InvalidInput(`No API key exists yet, and other machines can reach ${host}`, {
-      code: 'keys_needed',
-      hint: 'create a key first (bellwether keys create --role admin), or listen on 127.0.0.1',
-    })
-  }
-  return ensureAdminKey(runtime.kernel, resolve(options.folder, options.dataDir ?? dataFolder))
+  await requireKeyFor(host, runtime.kernel.db)
+  return ensureAdminKey(runtime.kernel, { folder: dataDirOf(options), project: options.folder })
 }

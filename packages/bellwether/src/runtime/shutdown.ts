@@ -17,13 +17,23 @@ export interface Shutdown {
 
 const numbers = { SIGINT: 2, SIGTERM: 15 } as const
 
-export function listenForShutdown({ parentPipe, log }: { readonly parentPipe: boolean; readonly log: Log }): Shutdown {
+export interface ShutdownOptions {
+  readonly parentPipe: boolean
+  readonly log: Log
+  /** Called before the second signal ends the process. */
+  readonly onExit?: () => void
+}
+
+export function listenForShutdown({ parentPipe, log, onExit }: ShutdownOptions): Shutdown {
   const abort = new AbortController()
   setMaxListeners(0, abort.signal) // every part of the process listens to it
   let orphan = false
 
   function onSignal(name: NodeJS.Signals): void {
-    if (abort.signal.aborted) process.exit(128 + numbers[name as keyof typeof numbers])
+    if (abort.signal.aborted) {
+      onExit?.()
+      process.exit(128 + numbers[name as keyof typeof numbers])
+    }
     log.info({ signal: name }, 'shutting down; a second signal exits at once')
     abort.abort(name)
   }

@@ -1,29 +1,35 @@
 /** `bellwether worker`: runs the turns of one worker target until shutdown, then drains. */
 import { hostname } from 'node:os'
-import { defined, systemClock } from '@bellwether/base'
+import { defined, systemClock, systemRandom } from '@bellwether/base'
 import { token } from '@bellwether/protocol'
 import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
 import type { Fence } from '../kernel/verdict.js'
 import type { AgentFunction } from '../worker/agent.js'
 import { agentFor } from '../worker/agents.js'
 import { openCulprits } from '../worker/culprit.js'
-import { isolationOf, type AgentDefinition, type IsolationOptions } from '../worker/isolation/isolation.js'
+import { isolationOf, type IsolationOptions, type LoadedAgent } from '../worker/isolation/isolation.js'
 import { runWorker } from '../worker/loop.js'
+import { unable } from '../worker/roster/roster.js'
+import { openTranscriptWriter } from '../worker/transcript.js'
 import type { HostedTool } from '../worker/tools/tool.js'
+import { hideProcess } from '../ports/processes/hide-process.js'
 import { allowYoungGenerationGrowth, collectGarbageWhenIdle } from './heap-tuning.js'
-import { openFileAgents } from './parts/file-agents.js'
-import { openFunctionAgents } from './parts/function-agents.js'
-import { openProcessGuard, standbyGuard } from './parts/process-guard.js'
-import { openStandby } from './parts/standby.js'
+import { openFileAgents } from './parts/worker/file-agents.js'
+import { openFunctionAgents } from './parts/worker/function-agents.js'
+import { openLiveAgentsFile } from './parts/worker/live-agents-file.js'
+import { openProcessGuard, standbyGuard } from './parts/worker/process-guard.js'
+import { openStandby } from './parts/worker/standby.js'
 import { workerLoopSettings, workerSettings } from './parts/part-settings.js'
 import { startProcessTelemetry } from './parts/telemetry.js'
 import { type ProcessOptions, runProcess } from './process.js'
 
 export interface WorkerProcessOptions extends ProcessOptions {
   readonly target: string
-  readonly agents: Readonly<Record<string, AgentDefinition>>
+  readonly agents: Readonly<Record<string, LoadedAgent>>
   /** The URL of the module that exports `agents`. */
   readonly module?: string
+  /** An agents file whose accepted version is loaded again when it changes. Needs `control`. */
+  readonly liveAgentsFile?: string
   /** Tools written as functions. A worker that also has agents from files hosts them. */
   readonly tools?: readonly HostedTool[]
   /** The project whose agents are read from files. Without it, only function agents run. */
@@ -32,7 +38,7 @@ export interface WorkerProcessOptions extends ProcessOptions {
 }
 
 // Shorter than the 30 s after which Kubernetes and systemd kill a process. Other workers take over turns that did not end.
-const drainSeconds = 20
+export const drainSeconds = 20
 const orphanDrainSeconds = 1
 /** A turn caused an uncaught error and failed: the worker drained and can be restarted at once (EX_TEMPFAIL). */
 export const turnFailureExitCode = 75
@@ -41,6 +47,7 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
   const target = token(options.target, 'worker target')
   const { fileAgentsOf: projectId, folder, tools: functions = [] } = options
   return runProcess(options, `worker ${target}`, async ({ runtime, settings, log, signal, env, shutdown }) => {
+    hideProcess()
     const { kernel, bell } = runtime
     const { worker } = settings
     const workerId = `${hostname()}-${process.pid}-${kernel.ids.next().slice(-6)}`
@@ -49,15 +56,25 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
     const guard = openProcessGuard(systemClock, log, settings)
     const isolated = openFunctionAgents({ ...common, settings, guard, folder })
     const culprits = openCulprits()
+    const { liveAgentsFile: file, control } = options
+    const live =
+      file === undefined || control === undefined
+        ? undefined
+        : await openLiveAgentsFile({ file, folder, control, clock: systemClock, log, signal })
     /** The function of the agents file with this name. The options of an agent file override its own. */
     function functionNamed(name: string, overrides: IsolationOptions = {}): AgentFunction | undefined {
-      const definition = Object.hasOwn(options.agents, name) ? options.agents[name] : undefined
+      const { agents, module } = live?.current ?? options
+      const definition = Object.hasOwn(agents, name) ? agents[name] : undefined
       if (definition === undefined) return undefined
       const { run, ...stated } = definition
       const wanted = { ...stated, ...defined(overrides) }
       const isolation = isolationOf(wanted, worker.isolation)
-      if (isolation === 'none' || options.module === undefined) return culprits.watched(run)
-      return isolated.of({ module: options.module, name, takesInstruction: false, ...wanted }, isolation)
+      if (isolation === 'none' || module === undefined) return culprits.watched(run)
+      if (live?.isCurrent() === false)
+        return unable(
+          `its agents file has a change that is not accepted, and threads and processes load it from the disk`,
+        )
+      return isolated.of({ module, name, takesInstruction: false, ...wanted }, isolation)
     }
     const files =
       projectId === undefined
@@ -68,20 +85,23 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
             guard,
             isolated,
             functionNamed,
+            functionProblem: (name) => live?.problemOf(name),
+            hasAgentsFile: control === undefined || live !== undefined,
             projectId,
             folder,
+            control: options.control,
             functions,
             env,
             chunks: runtime.chunks(),
           })
-    function onBeat(turn: Fence, askedMs: number): void {
-      isolated.renew(turn, askedMs)
-      files?.onBeat(turn, askedMs)
+    function onBeat(turn: Fence, sentMs: number): void {
+      isolated.renew(turn, sentMs)
+      files?.onBeat(turn, sentMs)
     }
     // Only functions run in this process: commands, models and people cannot block its event loop.
     const { url } = settings.database
     const standby =
-      Object.keys(options.agents).length === 0 || url === undefined
+      (Object.keys(options.agents).length === 0 && live === undefined) || url === undefined
         ? undefined
         : openStandby({
             url,
@@ -93,6 +113,13 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
             log,
             onBeat,
           })
+    const transcript = openTranscriptWriter({
+      kernel,
+      clock: systemClock,
+      log,
+      random: systemRandom,
+      maxBytes: worker.transcript_max_bytes,
+    })
     const running = await runWorker({
       ...common,
       workerTarget: target,
@@ -104,6 +131,7 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
       onBeat,
       guarded: (turn) => isolated.guards(turn) || files?.guarded(turn) === true,
       ...defined({ standby }),
+      transcript,
       settings: workerSettings(settings, concurrency),
       loop: {
         ...workerLoopSettings(settings),
@@ -147,6 +175,7 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
     log.info(facts, 'worker is ready')
     void collectGarbageWhenIdle({ clock: systemClock, log, signal })
     await running.ended
+    await transcript.close()
     await telemetry.close()
     await standby?.close()
     await files?.close()

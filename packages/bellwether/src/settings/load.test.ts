@@ -1,8 +1,9 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { InvalidInput } from '@bellwether/protocol'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { loadSettings } from './load.js'
 
 describe('settings', () => {
@@ -52,11 +53,16 @@ describe('settings', () => {
       beat_seconds: 5,
       poll_seconds: 5,
       max_deaths: 3,
+      park_after_seconds: 15,
+      max_hold_seconds: 21_600,
       concurrency: 16,
       blocked_max_seconds: 300,
       isolation: 'none',
       memory_max_mb: 1_024,
+      sandbox: 'workspace',
+      sandbox_missing: 'warn',
       hydrate_max_bytes: 4_194_304,
+      transcript_max_bytes: 4_194_304,
     })
     expect(view).toEqual({
       session_timeout_seconds: 30,
@@ -70,7 +76,15 @@ describe('settings', () => {
       exclude: '.git,node_modules',
     })
     expect(sensor).toEqual({ poll_seconds: 2, stuck_seconds: 60 })
-    expect(server).toEqual({ host: '127.0.0.1', port: 7717, requests_per_second: 1_000, audit_retention_days: 90 })
+    expect(server).toEqual({
+      host: '127.0.0.1',
+      port: 7717,
+      requests_per_second: 1_000,
+      audit_retention_days: 90,
+      admin_commands: false,
+      hosts: '',
+      trusted_proxies: '',
+    })
     expect(database).toEqual({ pool_size: 10, statement_timeout_seconds: 30 })
     expect(nats).toEqual({})
     expect(board).toEqual({
@@ -180,4 +194,14 @@ describe('settings', () => {
       expect.objectContaining({ code: 'settings_unreadable' }),
     )
   })
+})
+
+it('refuses a settings file that is a pipe or a device instead of waiting for it', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'bw-settings-'))
+  onTestFinished(() => rmSync(folder, { recursive: true }))
+  symlinkSync('/dev/zero', join(folder, 'bellwether.toml'))
+  expect(() => loadSettings({ folder, env: {} })).toThrow('is not a regular file')
+  rmSync(join(folder, 'bellwether.toml'))
+  execFileSync('mkfifo', [join(folder, 'bellwether.toml')])
+  expect(() => loadSettings({ folder, env: {} })).toThrow('is not a regular file')
 })

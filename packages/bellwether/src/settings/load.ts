@@ -1,14 +1,15 @@
 /**
  * Loads the settings: defaults, then `bellwether.toml`, then `BELLWETHER__SECTION__KEY` variables. The result is complete and within
  * bounds; otherwise one error lists every problem with its file and line or its variable, and the nearest valid name. Values of
- * URLs never appear in an error, because they may contain passwords.
+ * URLs and secrets never appear in an error.
  */
-import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { join } from 'node:path'
-import { type Environment, errorMessage } from '@bellwether/base'
+import { errorMessage, hasCode, type Environment } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import { parse, TomlError } from 'smol-toml'
+import type * as toml from 'smol-toml'
 import { nearest } from './nearest.js'
+import { readRegularFile } from './regular-file.js'
 import { accepts, settingRows, withDefaults, type SettingRow, type Settings } from './schema.js'
 import { lineOf } from './toml.js'
 
@@ -25,6 +26,9 @@ interface Collected {
 const rows = new Map<string, SettingRow>(settingRows().map((row) => [`${row.section}.${row.key}`, row]))
 const names = [...rows.keys()]
 const sectionNames = new Set<string>([...rows.values()].map(({ section }) => section))
+/** Settings that have another name now. */
+const renamed: Readonly<Record<string, string>> = { 'board.alert_webhook_url': 'notify.webhook_url' }
+const suggestion = (name: string) => renamed[name] ?? nearest(name, names)
 const toVariable = (name: string) => prefix + name.replace('.', '__').toUpperCase()
 
 function expected(row: SettingRow): string {
@@ -36,7 +40,7 @@ function expected(row: SettingRow): string {
 }
 
 function show(row: SettingRow, value: unknown): string {
-  if (row.key.endsWith('url')) return 'another value'
+  if (/(?:url|secret|view_key)$/.test(row.key)) return 'another value'
   if (typeof value === 'number' || typeof value === 'boolean') return String(value)
   if (typeof value === 'string') return JSON.stringify(value.slice(0, 80))
   return Array.isArray(value) ? 'a list' : 'a table or date'
@@ -53,14 +57,18 @@ function accept(into: Collected, row: SettingRow, value: unknown, where: string)
 
 function readFile(path: string): string | undefined {
   try {
-    return readFileSync(path, 'utf8')
+    return readRegularFile(path)
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
+    if (hasCode(error, 'ENOENT')) return undefined
     throw new InvalidInput(`Cannot read ${path}: ${errorMessage(error)}`, { code: 'settings_unreadable', cause: error })
   }
 }
 
+// One file instead of eight modules, loaded only if there is a settings file.
+const loadToml = () => createRequire(import.meta.url)('smol-toml') as typeof toml
+
 function parseFile(path: string, text: string, problems: string[]): Record<string, unknown> {
+  const { parse, TomlError } = loadToml()
   try {
     return parse(text)
   } catch (error) {
@@ -89,7 +97,7 @@ function collectFile(into: Collected, path: string): void {
         const name = `${section}.${key}`
         const row = rows.get(name)
         if (row !== undefined) accept(into, row, value, location(name))
-        else into.problems.push(`${location(name)}: unknown setting ${name}; did you mean ${nearest(name, names)}?`)
+        else into.problems.push(`${location(name)}: unknown setting ${name}; did you mean ${suggestion(name)}?`)
       }
     }
   }
@@ -115,7 +123,7 @@ function collectEnvironment(into: Collected, env: Environment): void {
     const name = variable.slice(prefix.length).replace('__', '.').toLowerCase()
     const row = rows.get(name)
     if (row === undefined) {
-      const meant = toVariable(nearest(name, names) ?? '')
+      const meant = toVariable(suggestion(name) ?? '')
       into.problems.push(`environment: unknown setting ${variable}; did you mean ${meant}?`)
     } else if (text === '' && row.default === undefined) {
       // An empty variable unsets an optional setting.

@@ -66,6 +66,10 @@ export async function openMetrics(options: MetricsOptions): Promise<Metrics> {
   const age = gauge('queue_age_seconds', 'Age of the oldest unsettled inbox row, by status', 'status')
   const heads = gauge('agents_active', 'Agents with a turn, by status', 'status')
   const batches = gauge('batches_open', 'Unsettled batches')
+  const held = gauge('accounts_held', 'Accounts that reached a limit of their provider')
+  const parked = gauge('turns_parked', 'Turns that wait for a held account')
+  const schedules = gauge('schedules', 'Schedules, by state', 'state')
+  const delay = gauge('schedule_delay_seconds', 'For how long the oldest due instant of a schedule has waited')
   const horizon = gauge('outbox_horizon_age_seconds', 'How long the first event that cannot be read yet has waited')
   const vacuumAge = gauge(
     'vacuum_horizon_age_seconds',
@@ -129,6 +133,10 @@ export async function openMetrics(options: MetricsOptions): Promise<Metrics> {
     horizon.set(gauges.horizonAgeSeconds)
     vacuumAge.set(ageOfHorizon(gauges.vacuum))
     batches.set(gauges.openBatches)
+    held.set(gauges.heldAccounts)
+    parked.set(gauges.parkedTurns)
+    for (const one of gauges.schedules) schedules.set({ state: one.state }, one.schedules)
+    delay.set(gauges.scheduleDelaySeconds)
   }
 
   /** The counts of this process, which are kept elsewhere. */

@@ -76,11 +76,3 @@ export function openFusion(options: FusionOptions): Fusion {
     },
   }
 }
-
-/** Opens a single view in this process. */
-export function openView(
-  options: Omit<FusionOptions, 'views'> & { readonly name: string; readonly settings: ViewSettings },
-) {
-  const fusion = openFusion({ ...options, views: { [options.name]: options.settings } })
-  return { fusion, view: fusion.view(options.name) }
-}

@@ -121,7 +121,10 @@ export class View {
     source.pipe.state.resetBlindSpots()
     const agentId = infoField('agent_id') ?? request.taskId
     const sourceUri = infoField('source_uri') ?? ''
-    if (source.uris.size < urisMax) source.uris.set(agentId, sourceUri)
+    if (source.uris.size < urisMax && source.uris.get(agentId) !== sourceUri) {
+      source.uris.set(agentId, sourceUri)
+      source.tree.countSensorChange()
+    }
     const session = this.sessions.create(
       {
         sessionId: ids.next(),

@@ -1,13 +1,19 @@
 /** A function agent: called with a turn, it returns how the turn continues. It is called again after each wait and reads its state from the cards. */
-import type { Activity } from '@bellwether/protocol'
+import { InvalidInput, type Activity } from '@bellwether/protocol'
+import type { Hold, Limit } from '../kernel/verbs/accounts/accounts.js'
 import type { Ask, BudgetLeft, Committed, Limits, Reserved, Used } from '../kernel/verbs/budgets/budgets.js'
+import type { StoredSession } from '../kernel/reads/program-session.js'
+import type { SpendingShort } from '../kernel/verbs/budgets/spending.js'
 import type { NewCard } from '../kernel/verbs/cards.js'
+import type { NewTranscriptEntry } from '../kernel/verbs/content/append_transcript.js'
 import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
 import type { Delivery } from '../kernel/verbs/turn/deliver.js'
 import type { ToolResult } from '@bellwether/protocol/http'
-import type { Step } from '../kernel/verbs/turn/record.js'
+import type { TurnMessage } from '../kernel/verbs/content/messages.js'
+import type { Step } from '../kernel/verbs/content/record.js'
+import type { ProgramSession } from '../kernel/verbs/content/store_session.js'
 import type { ToolCall } from '../kernel/verbs/turn/suspend.js'
-import type { BoxSwap } from '../kernel/verbs/turn/swap_box.js'
+import type { BoxSwap } from '../kernel/verbs/content/swap_box.js'
 import type { Hydrated } from './hydrate.js'
 
 export interface TurnContext {
@@ -28,6 +34,19 @@ export interface TurnContext {
    * Call the returned function before you record the step for the last time. Absent in a guest, and if the turn has no budget.
    */
   readonly meter?: ((read: () => Step) => () => Promise<void>) | undefined
+  /** The accounts to which the turn's calls are charged. Absent in a guest. */
+  readonly accounts?: AccountGate | undefined
+  /** Adds text, or an entry of another kind, to the transcript of the turn, which people read while it runs. Never waits and never throws. */
+  say(entry: string | NewTranscriptEntry): void
+  /**
+   * The messages that people sent to the turn since the last call, in order; each is returned once, also across takeovers, and is a card of
+   * `hydrate().output` from then on. Throws when the fence is lost.
+   */
+  messages(): Promise<readonly TurnMessage[]>
+  /** Whether messages wait, without taking them. Absent in a guest. */
+  readonly waiting?: (() => Promise<{ readonly waiting: boolean; readonly urgent: boolean }>) | undefined
+  /** The turn waits for a person until the returned function is called: it does not count towards the worker's concurrency. Absent in a guest. */
+  readonly awaitPerson?: (() => () => void) | undefined
   /** Reports what the turn is doing; counts as a beat. Throws when the fence is lost. */
   activity(activity: Activity, currentTool?: string): Promise<void>
   /** Reserves the most that a call may use. Throws when the fence is lost. */
@@ -38,7 +57,26 @@ export interface TurnContext {
   release(reservationId: string): Promise<void>
   /** Compaction: starts a new output box from existing cards and new ones. Throws when the fence is lost. */
   swapBox(box: Pick<BoxSwap, 'cardIds' | 'cards'>): Promise<void>
+  /** The session of the program that runs the turn. Throws when the fence is lost. Absent in a guest. */
+  readonly programSession?: {
+    read(): Promise<StoredSession | undefined>
+    store(session: ProgramSession): Promise<void>
+  }
   newId(): string
+}
+
+/** Keeps calls away from an account that reached a limit of its provider. */
+export interface AccountGate {
+  /** Before each call. Throws AccountHeld if the account is held. `probe`: this call shows whether the account works again. */
+  enter(account: string): Promise<'free' | 'probe'>
+  /** The account works: ends its hold, if this turn probes it. */
+  works(account: string): Promise<void>
+  /** The call reached a limit. Throws AccountHeld. */
+  hold(limit: Limit): Promise<never>
+  /** A spending limit does not cover the call: the turn waits for the next period. Throws AccountHeld. */
+  holdSpending(short: SpendingShort): Promise<never>
+  /** A pause that is shorter than this is waited for; a longer one suspends the turn. */
+  readonly parkAfterMs: number
 }
 
 export type TurnAction =
@@ -49,6 +87,11 @@ export interface AgentFunction {
   (context: TurnContext): Promise<TurnAction>
   /** Limits for each of its turns, in addition to the limits of the turn. */
   readonly limits?: Limits
+  /**
+   * Its turns count in spending limits: the model, and whether its calls are reserved one by one. Otherwise the turn is stopped when
+   * a limit is used up. Absent: the turn counts from its first report of usage on.
+   */
+  readonly spends?: { readonly model: string | undefined; readonly reserves: boolean }
 }
 
 /** What an agent function gets: the task, the results of the tools it waited for, and calls that write under the turn's fence. */
@@ -70,9 +113,38 @@ export function agentFunction(run: Agent): AgentFunction {
       .filter((card) => card.type === 'task.instruction')
       .map((card) => (card.content as { readonly text?: string }).text ?? '')
       .join('\n')
-    const answer = await run({ ...context, instruction })
-    return typeof answer === 'string' ? { deliver: { text: answer } } : answer
+    return actionOf(await run({ ...context, instruction }))
   }
+}
+
+/** A function of an agents file. It reads its task itself, so that a turn costs no query that its agent does not need. */
+export type FileAgent = (turn: TurnContext) => string | TurnAction | Promise<string | TurnAction>
+
+const noInstruction: PropertyDescriptor = {
+  configurable: true,
+  get: () => {
+    throw new InvalidInput(
+      'turn.instruction does not exist in an agents file. Read the task with: const { context } = await turn.hydrate(); ' +
+        'its card of type "task.instruction" has the text',
+      { code: 'no_instruction' },
+    )
+  },
+}
+
+export function fileFunction(run: FileAgent): AgentFunction {
+  return async (context) => actionOf(await run(Object.defineProperty(context, 'instruction', noInstruction)))
+}
+
+/** Agents in JavaScript may return anything. */
+function actionOf(answer: unknown): TurnAction {
+  if (typeof answer === 'string') return { deliver: { text: answer } }
+  if (typeof answer === 'object' && answer !== null && ('deliver' in answer || 'suspend' in answer))
+    return answer as TurnAction
+  const got = typeof answer === 'object' && answer !== null ? `keys: ${Object.keys(answer).join(', ')}` : String(answer)
+  throw new InvalidInput(
+    `The function of the agent must return a text, { deliver: { text } } or { suspend: { calls } } (got ${got})`,
+    { code: 'invalid_answer' },
+  )
 }
 
 /** Finds the function in the default export of a module: the export itself, or its entry `name`, as a function or as `{ run }`. */
@@ -92,5 +164,13 @@ export class FenceLost extends Error {
   constructor(readonly agentTurnId: string) {
     super(`turn ${agentTurnId} is owned by another worker now`)
     this.name = 'FenceLost'
+  }
+}
+
+/** Thrown into an executor when the account of its call is held. Expected: the turn is suspended and called again when the account is free. */
+export class AccountHeld extends Error {
+  constructor(readonly hold: Hold) {
+    super(`account ${hold.account} is held until ${hold.until.toISOString()}`)
+    this.name = 'AccountHeld'
   }
 }

@@ -3,12 +3,12 @@
  * it was cloned from, else of its profile's name, else `*`.
  */
 import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
-import type { AgentFunction } from './agent.js'
+import type { AgentFunction, FileAgent } from './agent.js'
 import { cloneOriginsOf } from './clone-origin.js'
 import type { AgentDefinition } from './isolation/isolation.js'
 
 /** The default export of an agents file: functions, or definitions that say where a function runs. */
-export type Agents = Readonly<Record<string, AgentFunction | AgentDefinition>>
+export type Agents = Readonly<Record<string, FileAgent | AgentDefinition>>
 
 /** Gives an agents file its type, for editors; returns its argument. */
 export function defineAgents<A extends Agents>(agents: A): A {

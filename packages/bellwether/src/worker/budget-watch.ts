@@ -1,12 +1,14 @@
 /**
- * Watches the budget of a running turn, for every executor. The kernel decides whether a limit is exceeded: the watch asks it when the
- * working time may be used up and while the executor reports usage, and then aborts the turn's signal with `budget_exceeded`.
- * run-turn.ts ends the turn.
+ * Watches the budget of a running turn, for every executor, and the spending limits that apply to a program. The kernel decides whether a
+ * limit is exceeded: the watch asks it when the working time may be used up and while the executor reports usage, and then aborts the
+ * turn's signal with `budget_exceeded`, or with `spending_limit` if the turn is to wait. run-turn.ts ends or parks the turn.
  */
 import { defined, type Clock, type Log } from '@bellwether/base'
 import { budgetExceeded, type BudgetKey } from '@bellwether/protocol'
 import type { BudgetLeft, Limits } from '../kernel/verbs/budgets/budgets.js'
-import type { Step } from '../kernel/verbs/turn/record.js'
+import type { SpendingShort } from '../kernel/verbs/budgets/spending.js'
+import type { Step } from '../kernel/verbs/content/record.js'
+import { endsTurn } from './degrade.js'
 import { FenceLost, type AgentFunction, type TurnAction } from './agent.js'
 
 /** The limits in the front matter of an agent file. */
@@ -16,16 +18,21 @@ export interface BudgetSettings {
   readonly max_wall_seconds?: number | undefined
 }
 
-/** The agent with its own limits, which apply to each of its turns. */
-export function withLimits(agent: AgentFunction, budget: BudgetSettings | undefined): AgentFunction {
+/** The agent with its own limits, which apply to each of its turns, and with what its turns count to in spending limits. */
+export function withLimits(
+  agent: AgentFunction,
+  budget: BudgetSettings | undefined,
+  spends?: AgentFunction['spends'],
+): AgentFunction {
   const limits: Limits = defined({
     tokens: budget?.max_tokens,
     costMicros: budget?.max_cost_usd && Math.round(budget.max_cost_usd * 1e6),
     wallMs: budget?.max_wall_seconds && Math.ceil(budget.max_wall_seconds * 1_000),
   })
-  return Object.keys(limits).length === 0
+  const own = { ...(Object.keys(limits).length === 0 ? {} : { limits }), ...defined({ spends }) }
+  return Object.keys(own).length === 0
     ? agent
-    : Object.assign((context: Parameters<AgentFunction>[0]) => agent(context), { limits })
+    : Object.assign((context: Parameters<AgentFunction>[0]) => agent(context), own)
 }
 
 /** The step of a call that is still running: its metadata has the usage so far. */
@@ -39,12 +46,19 @@ export interface BudgetWatchOptions {
   readonly read: () => Promise<BudgetLeft | null>
   /** Records a running step; returns what is left. */
   readonly record: (step: Step) => Promise<BudgetLeft | null>
+  /** Whether a spending limit that is used up stops the turn. */
+  readonly stopsAtLimit: boolean
 }
 
+/** Why the signal of a turn aborts that is to wait for the next period of a spending limit. */
+export const spendingLimit = 'spending_limit'
+
 export interface BudgetWatch {
-  /** Aborts with the reason `budget_exceeded`. */
+  /** Aborts with the reason `budget_exceeded` or `spending_limit`. */
   readonly signal: AbortSignal
   readonly exceededKeys: readonly BudgetKey[]
+  /** The spending limit that stopped the turn. */
+  readonly usedUp: SpendingShort | undefined
   /** Takes the latest answer of the kernel. */
   see(left: BudgetLeft | null): void
   /** Starts reporting the usage of this call; the returned function stops that and waits for a report in progress. */
@@ -57,11 +71,13 @@ const reportMs = 1_000
 // The shortest pause between two checks: while processes are frozen, the remaining time may stay close to zero.
 const checkMinMs = 200
 
-export function openBudgetWatch({ clock, log, left: first, read, record }: BudgetWatchOptions): BudgetWatch {
+export function openBudgetWatch(options: BudgetWatchOptions): BudgetWatch {
+  const { clock, log, left: first, read, record, stopsAtLimit } = options
   const over = new AbortController()
   const closed = new AbortController()
   let wallEndsMs = Number.POSITIVE_INFINITY
   let exceededKeys: readonly BudgetKey[] = []
+  let usedUp: SpendingShort | undefined
   let meter: Meter | undefined
   let reported = '{}'
   let reporting: Promise<void> = Promise.resolve()
@@ -69,9 +85,11 @@ export function openBudgetWatch({ clock, log, left: first, read, record }: Budge
   function see(left: BudgetLeft | null): void {
     if (left === null) return
     wallEndsMs = left.wallMs === null ? Number.POSITIVE_INFINITY : clock.monotonicMs() + left.wallMs
-    if (left.exceededKeys.length === 0 || over.signal.aborted) return
+    if (over.signal.aborted) return
     exceededKeys = left.exceededKeys
-    over.abort(budgetExceeded)
+    if (exceededKeys.length > 0) return over.abort(budgetExceeded)
+    usedUp = stopsAtLimit ? left.spending : undefined
+    if (usedUp !== undefined) over.abort(endsTurn(usedUp.action) ? budgetExceeded : spendingLimit)
   }
 
   /** Records what the running call has used since the last report. */
@@ -112,6 +130,9 @@ export function openBudgetWatch({ clock, log, left: first, read, record }: Budge
     signal: over.signal,
     get exceededKeys() {
       return exceededKeys
+    },
+    get usedUp() {
+      return usedUp
     },
     see,
     meter(next) {

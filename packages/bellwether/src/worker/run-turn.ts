@@ -5,14 +5,17 @@
  */
 import { aborted, defined, errorMessage, linkAbort } from '@bellwether/base'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
+import type { Hold } from '../kernel/verbs/accounts/accounts.js'
 import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
 import type { Delivery } from '../kernel/verbs/turn/deliver.js'
 import type { ToolResult } from '@bellwether/protocol/http'
 import { retryUntil } from '../ports/retry.js'
-import { FenceLost, type AgentFunction, type TurnAction, type TurnContext } from './agent.js'
+import { accountHold } from '../kernel/pmo-tools.js'
+import { AccountHeld, FenceLost, type AgentFunction, type TurnAction, type TurnContext } from './agent.js'
+import { maxHoldSecondsOf, openAccountGate, parkedNote } from './account-gate.js'
 import { openBudgetWatch, overBudget, type BudgetWatch } from './budget-watch.js'
 import { hydrate } from './hydrate.js'
-import type { Scope, WorkerOptions } from './scope.js'
+import { awaitPerson, type Scope, type WorkerOptions } from './scope.js'
 import {
   decideSubmission,
   incomplete,
@@ -22,20 +25,27 @@ import {
   wantedFields,
   type Submission,
 } from './submit-result.js'
+import { meter, reportsUsage, stoppedBy } from './spending.js'
+import { turnTranscript, type TurnTranscript } from './turn-transcript.js'
 import { actionStep, isUiAction } from './ui-action.js'
 
 /** Hot path: holds the options instead of copying them, because a copy per turn costs more than the lookup. */
 interface Run extends Pick<Scope, 'turn' | 'cancellation'> {
+  readonly scope: Scope
   readonly options: WorkerOptions
+  readonly transcript: TurnTranscript
 }
+
+type Suspending = Extract<TurnAction, { readonly suspend: unknown }>
 
 export async function runTurn(options: WorkerOptions, scope: Scope): Promise<void> {
   const { kernel, log } = options
   const { turn, cancellation } = scope
-  const run: Run = { options, turn, cancellation }
+  const run: Run = { scope, options, turn, cancellation, transcript: turnTranscript(options.transcript, kernel, turn) }
   try {
-    // A takeover continues with the results that the dead worker had resumed with (W2.3b).
-    const results = turn.kind === 'resume' || turn.takenOver ? await kernel.readResults(turn.agentTurnId) : []
+    // A takeover continues with the results that the dead worker had resumed with (W2.3b), a fork with those of its source.
+    const results = hasResults(turn) ? await kernel.readResults(turn.agentTurnId) : []
+    if (results.length > 0) await run.transcript.results(results.filter(isOfAgent))
     if (isDeliverable(turn, results)) {
       // The turn ends directly from suspended, so that no step can come between.
       await settle(run, terminated(results))
@@ -49,15 +59,32 @@ export async function runTurn(options: WorkerOptions, scope: Scope): Promise<voi
       if ((await kernel.resume(turn, options.workerId, results[0]?.step_id)) === 'stale') return
       scope.fenced = true
     }
-    const action = await actUntilSubmitted(run, results)
+    const action = await actUntilSubmitted(run, results.filter(isOfAgent))
     if (cancellation.requested) return
     scope.settling = true
     await settle(run, action)
   } catch (error) {
     if (error instanceof FenceLost || cancellation.requested) return
+    if (error instanceof AccountHeld) {
+      scope.settling = true
+      await park(run, error.hold)
+      return
+    }
     if (!(error instanceof Retryable) && (await endFailed(run, error))) return
     log.error({ err: error, agent_turn_id: turn.agentTurnId }, 'turn not settled, left to the watchdogs')
   }
+}
+
+/** Whether the turn may begin with results of tools. */
+export const hasResults = ({ kind, takenOver, payload }: Pick<ClaimedTurn, 'kind' | 'takenOver' | 'payload'>) =>
+  kind === 'resume' || takenOver || payload['forked_from'] !== undefined
+
+/** The turn waits for its account in the database, without this worker. */
+async function park(run: Run, hold: Hold): Promise<void> {
+  const { kernel, settings } = run.options
+  run.transcript.say({ kind: 'note', content: parkedNote(hold) })
+  await written(run)
+  await retried(run, () => kernel.park(run.turn, hold, maxHoldSecondsOf(settings)))
 }
 
 /** Fails the turn instead of running the agent, with all its side effects, again. False if that failed too. */
@@ -75,7 +102,8 @@ async function endFailed(run: Run, error: unknown): Promise<boolean> {
 async function actUntilSubmitted(run: Run, results: readonly ToolResult[]): Promise<TurnAction> {
   let action = await act(run, results)
   for (let refusals = 1; ; refusals += 1) {
-    const submission = await submissionIn(run, action)
+    // Hot path: most actions are deliveries, and an await costs a promise.
+    const submission = 'suspend' in action ? await submissionIn(run, action.suspend) : undefined
     if (submission === undefined) return action
     if ('deliver' in submission) return { deliver: submission.deliver }
     const { refuse, call } = submission
@@ -100,13 +128,12 @@ async function actUntilSubmitted(run: Run, results: readonly ToolResult[]): Prom
   }
 }
 
-async function submissionIn(run: Run, action: TurnAction): Promise<Submission | undefined> {
-  if (!('suspend' in action) || !action.suspend.calls.some((call) => call.toolName === submitResultName))
-    return undefined
+async function submissionIn(run: Run, { calls }: Suspending['suspend']): Promise<Submission | undefined> {
+  if (!calls.some((call) => call.toolName === submitResultName)) return undefined
   const { kernel, settings } = run.options
   const known = await retried(run, () => hydrate(kernel.db, run.turn, settings.hydrateMaxBytes))
   if (known === 'stale') throw new FenceLost(run.turn.agentTurnId)
-  return decideSubmission(action.suspend.calls, wantedFields(known.context))
+  return decideSubmission(calls, wantedFields(known.context))
 }
 
 async function act(run: Run, results: readonly ToolResult[]): Promise<TurnAction> {
@@ -117,19 +144,28 @@ async function act(run: Run, results: readonly ToolResult[]): Promise<TurnAction
     return { deliver: { text }, status: 'failed', error: 'no_executor' }
   }
   try {
-    const watch = await watchBudget(run, agent)
-    if (watch === undefined) return await agent(contextOf(run, results))
+    const over = agent.spends && (await meter(await metered(run, agent.spends.model), agent.spends, gateOf(run)))
+    if (typeof over === 'object') return over
+    const isLimited = agent.limits !== undefined || turn.payload['budget_id'] !== undefined || over === 'metered'
+    const watch = isLimited ? await watchBudget(run, agent) : undefined
+    if (watch === undefined) return await agent(contextOf(run, results, { isCounted: agent.spends !== undefined }))
     return await withinBudget(run, watch, agent, results)
   } catch (error) {
-    if (error instanceof FenceLost || cancellation.requested) throw error
+    if (error instanceof FenceLost || error instanceof AccountHeld || cancellation.requested) throw error
     return failure(error)
   }
 }
 
-/** Undefined if neither the turn nor its agent has a limit. */
-async function watchBudget(run: Run, { limits }: AgentFunction): Promise<BudgetWatch | undefined> {
+/** Counts what the turn uses from now on in the spending limits. */
+async function metered(run: Run, model: string | undefined) {
+  const verdict = await retried(run, () => run.options.kernel.meterSpending(run.turn, model))
+  if (verdict === 'stale') throw new FenceLost(run.turn.agentTurnId)
+  return verdict
+}
+
+/** Undefined if the turn has no budget after all. */
+async function watchBudget(run: Run, { limits, spends }: AgentFunction): Promise<BudgetWatch | undefined> {
   const { options, turn } = run
-  if (limits === undefined && turn.payload['budget_id'] === undefined) return undefined
   const read = async () => {
     const left = await retried(run, () => options.kernel.limitTurn(turn, limits ?? {}))
     if (left === 'stale') throw new FenceLost(turn.agentTurnId)
@@ -147,13 +183,14 @@ async function watchBudget(run: Run, { limits }: AgentFunction): Promise<BudgetW
       if (recorded === 'stale') throw new FenceLost(turn.agentTurnId)
       return recorded.left
     },
+    stopsAtLimit: spends?.reserves === false,
   })
 }
 
 // Long enough to kill a program and to read the end of its output.
 const stopMs = 10_000
 
-/** Calls the agent. If the budget is exceeded, the turn ends with what the agent returns within 10 s, or without a result of the agent. */
+/** Calls the agent. If a limit is exceeded, the turn ends with what the agent returns within 10 s, or without a result of the agent, or waits. */
 async function withinBudget(
   run: Run,
   watch: BudgetWatch,
@@ -165,14 +202,17 @@ async function withinBudget(
   const late = new AbortController()
   try {
     if (watch.exceededKeys.length > 0) return overBudget(watch.exceededKeys, undefined)
-    const acting = agent(contextOf(run, results, watch, link.signal))
+    const isCounted = agent.spends !== undefined
+    const acting = agent(contextOf(run, results, { watch, signal: link.signal, isCounted }))
     const stopped = aborted(watch.signal).then(() => options.clock.sleep(stopMs, late.signal))
     const action = (await Promise.race([acting, stopped])) ?? undefined
-    return watch.exceededKeys.length > 0 ? overBudget(watch.exceededKeys, action) : (action ?? (await acting))
+    if (watch.exceededKeys.length > 0) return overBudget(watch.exceededKeys, action)
+    return watch.usedUp === undefined ? (action ?? (await acting)) : await stoppedBy(watch.usedUp, action, gateOf(run))
   } catch (error) {
     // An executor without a result throws FenceLost when its signal aborts.
-    if (watch.exceededKeys.length === 0 || cancellation.requested) throw error
-    return overBudget(watch.exceededKeys, undefined)
+    if (!watch.signal.aborted || cancellation.requested || error instanceof AccountHeld) throw error
+    if (watch.exceededKeys.length > 0) return overBudget(watch.exceededKeys, undefined)
+    return await stoppedBy(watch.usedUp!, undefined, gateOf(run))
   } finally {
     late.abort()
     watch.close()
@@ -180,8 +220,16 @@ async function withinBudget(
   }
 }
 
-function contextOf(run: Run, results: readonly ToolResult[], watch?: BudgetWatch, signal?: AbortSignal): TurnContext {
+interface RunningAgent {
+  readonly watch?: BudgetWatch
+  readonly signal?: AbortSignal
+  /** Whether the spending limits count the turn already. */
+  readonly isCounted: boolean
+}
+
+function contextOf(run: Run, results: readonly ToolResult[], more: RunningAgent): TurnContext {
   const { options, turn, cancellation } = run
+  const { watch, signal, isCounted } = more
   const { kernel } = options
   const fenced = <T>(verdict: T | 'stale'): T => {
     if (verdict === 'stale' || cancellation.requested) throw new FenceLost(turn.agentTurnId)
@@ -189,6 +237,9 @@ function contextOf(run: Run, results: readonly ToolResult[], watch?: BudgetWatch
   }
   // The agent does not notice a database restart: its calls wait and are repeated with the same ids.
   const verb = <T>(call: () => Promise<T>) => retried(run, call)
+  // A turn without declared spending counts from its first report of usage on.
+  let counting: Promise<unknown> | undefined = isCounted ? Promise.resolve() : undefined
+  const counted = () => (counting ??= metered(run, undefined))
   return {
     turn,
     get signal() {
@@ -197,8 +248,11 @@ function contextOf(run: Run, results: readonly ToolResult[], watch?: BudgetWatch
     results,
     meter: watch?.meter,
     newId: () => kernel.ids.next(),
+    say: (entry) => run.transcript.say(entry),
+    accounts: gateOf(run),
     hydrate: async () => fenced(await verb(() => hydrate(kernel.db, turn, options.settings.hydrateMaxBytes))),
     async record({ cards, step }) {
+      if (step !== undefined && reportsUsage(step)) await counted()
       const named = cards?.map((card) => ({ cardId: kernel.ids.next(), ...card }))
       const writing = { ...turn, ...defined({ cards: named, step }) }
       const { left } = fenced(await verb(() => kernel.record(writing)))
@@ -207,12 +261,13 @@ function contextOf(run: Run, results: readonly ToolResult[], watch?: BudgetWatch
     },
     async activity(activity, currentTool) {
       const beat = { ...turn, activity, ...defined({ currentTool }) }
-      const askedMs = options.clock.monotonicMs()
+      const sentMs = options.clock.monotonicMs()
       const alive = await verb(() => kernel.beat([beat], options.workerId))
       fenced(alive.has(beat) ? 'alive' : 'stale')
-      options.onBeat?.(turn, askedMs)
+      options.onBeat?.(turn, sentMs)
     },
     async reserve(ask) {
+      await counted()
       const reserved = await verb(() => kernel.reserve(turn, ask))
       fenced(reserved.what)
       return reserved
@@ -228,8 +283,27 @@ function contextOf(run: Run, results: readonly ToolResult[], watch?: BudgetWatch
     async swapBox({ cardIds = [], cards = [] }) {
       fenced(await verb(() => kernel.swapBox({ ...turn, cardIds, cards })))
     },
+    messages: async () => fenced(await verb(() => kernel.takeMessages(turn))),
+    waiting: () => verb(() => kernel.readWaiting(turn.agentTurnId)),
+    awaitPerson: () => awaitPerson(run.scope),
+    programSession: {
+      read: () => verb(() => kernel.readProgramSession(turn)),
+      async store(session) {
+        fenced(await verb(() => kernel.storeSession(turn, session)))
+      },
+    },
   }
 }
+
+const gateOf = (run: Run) =>
+  openAccountGate({
+    ...run,
+    fenced(verdict) {
+      if (verdict === 'stale' || run.cancellation.requested) throw new FenceLost(run.turn.agentTurnId)
+      return verdict
+    },
+    verb: (call) => retried(run, call),
+  })
 
 async function settle(run: Run, action: TurnAction): Promise<void> {
   const { turn } = run
@@ -237,6 +311,9 @@ async function settle(run: Run, action: TurnAction): Promise<void> {
   try {
     if ('suspend' in action) {
       const { calls, stepId = kernel.ids.next() } = action.suspend
+      run.transcript.calls(calls)
+      const unwritten = written(run)
+      if (unwritten !== undefined) await unwritten
       await retried(run, () => kernel.suspend({ ...turn, stepId, calls }, settings.suspendTimeoutSeconds))
       return
     }
@@ -249,6 +326,8 @@ async function settle(run: Run, action: TurnAction): Promise<void> {
       content: action.deliver,
       ...(action.error === undefined ? {} : { error: action.error }),
     }
+    const unwritten = written(run)
+    if (unwritten !== undefined) await unwritten
     const verdict = await retried(run, () => kernel.deliver(delivery))
     if (verdict.what === 'refused') await settle(run, incomplete(verdict.missing))
   } catch (error) {
@@ -258,6 +337,12 @@ async function settle(run: Run, action: TurnAction): Promise<void> {
   }
 }
 
+/** Nothing can be added to a transcript after the turn has ended. A turn without unwritten entries does not wait. */
+function written({ options, turn, cancellation }: Run): Promise<unknown> | undefined {
+  const unwritten = options.transcript?.flush(turn)
+  return unwritten && Promise.race([unwritten, aborted(cancellation.signal)])
+}
+
 // Long enough for a database to restart; after that, the watchdogs end the turn.
 const patience = {
   backoff: { mode: 'exponential', baseMs: 400, multiplier: 2, maxMs: 5_000, jitterPct: 0 },
@@ -265,7 +350,7 @@ const patience = {
 } as const
 
 /** Repeats a verb while the database is unavailable. The fence makes the repetition harmless (hazard 12). */
-async function retried<T>({ options, cancellation }: Run, verb: () => Promise<T>): Promise<T> {
+function retried<T>({ options, cancellation }: Run, verb: () => Promise<T>): Promise<T> {
   return retryUntil(patience, verb, {
     clock: options.clock,
     get signal() {
@@ -289,6 +374,9 @@ export function printable(text: string): string {
 export function isDeliverable(turn: ClaimedTurn, results: readonly ToolResult[]): boolean {
   return results.length > 0 && (isUiAction(turn) || results.some(isTerminating))
 }
+
+/** The wait for a held account is answered to the kernel, not to the agent. */
+const isOfAgent = ({ tool_name: name }: ToolResult) => name !== accountHold
 
 const isTerminating = (result: ToolResult) => result.after_execution === 'terminate'
 

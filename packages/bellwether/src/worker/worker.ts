@@ -45,7 +45,14 @@ export function openWorker(options: WorkerOptions): Worker {
   }
 
   const isHarmless = ({ turn, settling = false }: Scope) => settling || options.guarded?.(turn) === true
-  const free = (): number => (heldBack ? 0 : settings.concurrency - running.size)
+  /** Turns whose programs wait for a person do not count, up to once the concurrency: they work later, perhaps all at the same time. */
+  let asking = 0
+  function countAsking(): void {
+    asking = [...running.values()].filter((scope) => scope.asking > 0).length
+    announceRoom()
+  }
+  const free = (): number =>
+    heldBack ? 0 : Math.max(0, settings.concurrency - running.size + Math.min(asking, settings.concurrency))
 
   function stopClaiming(): void {
     draining = true
@@ -61,6 +68,8 @@ export function openWorker(options: WorkerOptions): Worker {
         turn,
         cancellation: new Cancellation(),
         fenced: turn.kind === 'turn',
+        asking: 0,
+        onAsking: countAsking,
         done: Promise.resolve(),
       }
       running.set(turn.agentTurnId, scope)
@@ -68,7 +77,7 @@ export function openWorker(options: WorkerOptions): Worker {
         if (running.get(turn.agentTurnId) === scope) running.delete(turn.agentTurnId)
         options.standby?.remove(turn)
         heldBack = false
-        announceRoom()
+        countAsking()
       })
     }
   }
@@ -114,15 +123,15 @@ export function openWorker(options: WorkerOptions): Worker {
         lastBeatMs = clock.monotonicMs()
         return
       }
-      const askedMs = clock.monotonicMs()
+      const sentMs = clock.monotonicMs()
       try {
         const alive = await kernel.beat(
           scopes.map((scope) => scope.turn),
           workerId,
         )
-        lastBeatMs = askedMs
+        lastBeatMs = sentMs
         for (const scope of scopes) {
-          if (alive.has(scope.turn)) options.onBeat?.(scope.turn, askedMs)
+          if (alive.has(scope.turn)) options.onBeat?.(scope.turn, sentMs)
           else scope.cancellation.cancel('fence_lost')
         }
       } catch (error) {

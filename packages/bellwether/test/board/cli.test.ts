@@ -104,7 +104,7 @@ describe('bellwether task', () => {
     const report = (await task('synthesize')).out
     expect(report).toContain('| T-1 | Make out.txt |')
     expect(report).toContain('Next: none')
-    const events = (await task('watch', '--once', '--json')).out.trim().split('\n')
+    const events = (await task('watch', '--once', '--jsonl')).out.trim().split('\n')
     expect(events.map((line) => (JSON.parse(line) as { cursor: number }).cursor)).toEqual(events.map((_, at) => at + 1))
   })
 
@@ -127,7 +127,10 @@ describe('bellwether task', () => {
     const shown = (await task('show', 'T-2', '--events', '1')).out
     expect(shown).toMatch(/priority +7, impact 0\n +depends on +–\n/)
     expect(shown).toMatch(/\d\d:\d\d:\d\d +bob +task_noted +Two!\n… and 1 older events \(--events\)\n$/)
-    expect(await task('edit', 'T-1')).toMatchObject({ code: 2, err: expect.stringContaining('changes nothing') })
+    expect(await task('edit', 'T-1')).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('Nothing to change in T-1'),
+    })
     expect(await task('edit', 'T-1', '--after', 'T-1')).toMatchObject({
       code: 2,
       err: expect.stringContaining('cannot depend on itself'),

@@ -1,13 +1,22 @@
 /** Runs the commands against a real `bellwether up`: their output, their errors, and the sanitizing of hostile text. */
+import { readFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
-import { createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { dataFolderOf } from '../../src/runtime/data-folder.js'
 import { until } from '../support/until.js'
-import { inProcess, longLength, openUp, type RunningUp } from './running-up.js'
+import { accessCommands } from './access-commands.js'
+import { mistakes } from './mistakes.js'
+import { inProcess, longLength, openUp, otherPresets, type RunningUp } from './running-up.js'
 
 // Processes start from source, on a machine that runs other tests.
+
+interface EndedTask {
+  readonly status: string
+  readonly reason: string | null
+  readonly runs: readonly { readonly endedAt?: string; readonly agentTurnId: string }[]
+  readonly budget: object
+}
 
 let up: RunningUp
 beforeAll(async () => {
@@ -24,7 +33,22 @@ describe('bellwether turn', () => {
     expect(run).toMatchObject({ code: 0, out: expect.stringContaining('good morning') })
     const id = run.out.split(' ')[0]!
     expect((await up.run('turn', 'show', id)).out).toBe(run.out)
-    expect((await up.run('turn', 'list', '--agent', 'echo', '--status', 'success')).out).toContain(id)
+    expect(run.out).toMatch(/^ {2}time +queued for [\d.]+ s, ran for [\d.]+ s$/m)
+    const list = ['turn', 'list', '--agent', 'echo', '--status', 'success']
+    expect((await up.run(...list)).out).toContain(id)
+    expect((await up.run(...list, '--json')).lines).toEqual([
+      { turns: [expect.objectContaining({ agent_turn_id: id })] },
+    ])
+    expect((await up.run(...list, '--jsonl')).lines).toMatchObject([{ agent_turn_id: id }])
+    expect((await up.run(...list, '--since', '10m')).out).toContain(id)
+    for (const none of [
+      ['--until', '10m'],
+      ['--since', '2999-01-01'],
+    ])
+      expect((await up.run(...list, ...none)).out).toBe('No turns\n')
+    const again = await up.run('turn', 'retry', id)
+    expect(again).toMatchObject({ code: 0, out: expect.stringContaining('good morning') })
+    expect(again.out).not.toContain(id)
     const failed = await up.run('turn', 'run', 'fails', 'go', '--json')
     expect(failed).toMatchObject({ code: 1, lines: [{ agent_id: 'fails', outcome: 'failed' }] })
   })
@@ -35,7 +59,7 @@ describe('bellwether turn', () => {
     expect((await up.run('agents', 'show', 'evl')).err).toContain('Did you mean evil?')
   })
 
-  it('removes control characters from the output of agents', async () => {
+  it('[T9.2] removes control characters from the output of agents, also in the transcript', async () => {
     const text = await up.run('turn', 'run', 'evil', 'go')
     expect(text.out).toContain('Ignore all instructions')
     expect(text.out).not.toMatch(controls)
@@ -43,6 +67,35 @@ describe('bellwether turn', () => {
     expect(json.out.trim()).not.toMatch(controls)
     // JSON escapes the characters and keeps the value.
     expect(JSON.stringify(json.lines[0]!['deliverable'])).toContain('\u202egnp')
+    const shown = await up.run('turn', 'show', String(json.lines[0]!['agent_turn_id']), '--transcript')
+    expect(shown.out).toMatch(/^\d\d:\d\d:\d\d stdout/m)
+    expect(shown.out.match(/Ignore all instructions/g)).toHaveLength(2)
+    expect(shown.out).not.toMatch(controls)
+  })
+
+  it('holds back an agent file that a turn wrote, until a person accepts it', async () => {
+    expect((await up.run('turn', 'run', 'plants', 'go')).code).toBe(0)
+    const record = join(dataFolderOf(up.folder), 'trust.json')
+    const held = () => (JSON.parse(readFileSync(record, 'utf8')) as { held: object }).held
+    await until('the file is held back', async () => (Object.keys(held()).length > 0 ? true : undefined))
+    expect(Object.keys(held())).toEqual(['agents/planted.md'])
+    expect((await up.run('agents', 'show', 'planted')).code).toBe(1)
+    const inTurn = up.start(['trust', '--yes'], { BELLWETHER_TURN: 'x' })
+    expect(await inTurn.ended).toBe(2)
+    const trust = up.start(['trust', '--yes'])
+    expect(await trust.ended).toBe(0)
+    expect(trust.stdout()).toContain('agents/planted.md')
+    await until('the agent exists', async () =>
+      (await up.run('agents', 'show', 'planted')).code === 0 ? true : undefined,
+    )
+    expect(held()).toEqual({})
+  })
+
+  it('runs a function of the agents file, and fails the turn of a function that it does not have with the reason', async () => {
+    expect((await up.run('turn', 'run', 'twice', 'go')).out).toContain('from a function')
+    const { code, out } = await up.run('turn', 'run', 'ghost', 'go')
+    expect(code).toBe(1)
+    expect(out).toContain('functions.mjs has no function "ghost". It has twice. Add one with this name')
   })
 
   it('prints a deliverable of any length', async () => {
@@ -59,8 +112,18 @@ describe('bellwether turn', () => {
     expect(watching.stderr()).toContain(`The turn keeps running. To follow or stop it: bellwether turn watch ${id}`)
     const again = up.start(['turn', 'watch', id])
     await until('it shows the turn', async () => (again.stdout().includes(id) ? true : undefined), 30_000)
+    expect((await up.run('turn', 'say', id, 'look at the tests')).out).toContain('message 1 waiting')
+    const waiting = up.start(['turn', 'say', id, 'and at the docs', '--wait'])
+    await until(
+      'both messages wait',
+      async () => (await up.run('turn', 'show', id)).out.includes('and at the docs') || undefined,
+    )
     expect((await up.run('turn', 'stop', id, '--reason', 'no longer needed')).code).toBe(0)
+    expect(await waiting.ended).toBe(1)
+    expect(waiting.stderr()).toContain(`Message 2 was not delivered: turn ${id} has ended (canceled)`)
     const { out } = await up.run('turn', 'show', id)
+    expect(out).toMatch(/message +1 not delivered +key .+: look at the tests/)
+    expect((await up.run('turn', 'say', id, 'more')).err).toContain(`bellwether turn continue ${id}`)
     expect(out).toMatch(/fallback +stopped, ended by key .+; 0 cards, 0 tool results in box /)
     expect(out).toMatch(/Stopped by key .+: no longer needed/)
     expect(await again.ended).toBe(1)
@@ -73,23 +136,17 @@ describe('bellwether agents, watchdog, questions', () => {
     const all = await up.run('agents')
     expect(all.out.split('\n')[0]).toMatch(/^AGENT +STATUS +ACTIVITY +TOOL +WAITS +DEADLINE \(UTC\) +QUEUE +LAST TURN$/)
     expect(all.out).toContain('greeter')
-    const json = await up.run('agents', '--json')
-    expect(json.lines.map((line) => line['agent_id'])).toEqual([
-      'boss',
-      'echo',
-      'evil',
-      'fails',
-      'greeter',
-      'hangs',
-      'long',
-      'writes',
-    ])
+    expect((await up.run('agents', '--json')).lines).toMatchObject([{ agents: expect.any(Array), more: false }])
+    const json = await up.run('agents', '--jsonl')
+    const names =
+      'boss broken coder echo evil fails ghost greeter hangs long planted plants thinker twice writes'.split(' ')
+    expect(json.lines.map((line) => line['agent_id'])).toEqual([...names, ...otherPresets].sort())
     expect((await up.run('agents', 'show', 'echo')).out).toMatch(/^echo\n {2}status/)
     expect((await up.run('agents', '--limit', '2')).out).toContain('… and more (--limit)')
   })
 
   it('prints changes of agents until Ctrl-C', async () => {
-    const watching = up.start(['agents', '--watch', '--busy', '--json'])
+    const watching = up.start(['agents', '--watch', '--busy', '--jsonl'])
     const { out } = await up.run('turn', 'run', 'hangs', 'go', '--no-wait')
     const seen = await until(
       'it prints the busy agent',
@@ -105,7 +162,10 @@ describe('bellwether agents, watchdog, questions', () => {
   it('lists and counts interventions', async () => {
     const { out } = await up.run('turn', 'run', 'hangs', 'go', '--no-wait')
     await up.run('turn', 'stop', out.trim())
-    const listed = await up.run('watchdog', '--json')
+    const listed = await up.run('watchdog', '--jsonl')
+    const { lines } = await up.run('watchdog', '--json')
+    expect(lines).toMatchObject([{ interventions: listed.lines, more: false }])
+    expect((await up.run('watchdog', '--until', '1d')).out).toBe('No interventions\n')
     expect(listed.code).toBe(0)
     const counted = await up.run('watchdog', '--counts', '--json')
     expect(counted.lines[0]).toMatchObject({ total: listed.lines.length, more: false })
@@ -117,7 +177,7 @@ describe('bellwether agents, watchdog, questions', () => {
   it('lists open questions and accepts only an answer among the choices', async () => {
     const { out } = await up.run('turn', 'run', 'boss', 'Shall we?', '--no-wait')
     const id = await until('the question is open', async () => {
-      const { lines } = await up.run('questions', '--json')
+      const { lines } = await up.run('questions', '--jsonl')
       return lines[0] === undefined ? undefined : String(lines[0]['tool_call_id'])
     })
     expect((await up.run('questions')).out).toMatch(/^Shall we\?\n {2}id +/)
@@ -170,12 +230,12 @@ describe('bellwether task, against a server', () => {
     for (const id of ['W-1', 'W-2', 'W-4'])
       await until(`${id} to be judged`, async () => {
         const task = await up.api<{ status: string; runs: object[] }>('GET', `/board/tasks/${id}`)
-        // The agent claims no file, so the board does not accept its "done".
-        return task.status === 'blocked' && task.runs.length === 1 ? true : undefined
+        // The agent claims no file, so the board does not accept its "done", and it tries once more.
+        return task.status === 'blocked' && task.runs.length === 2 ? true : undefined
       })
   })
 
-  it('[V7.1] the evidence of a task comes from the view of this process, and from the disk where a path is excluded', async () => {
+  it('[V7.1] [V1.8] the evidence of a task comes from the view of this process, whose sensor has the timeout of its flag, and from the disk where a path is excluded', async () => {
     await up.api('POST', '/board/tasks', { title: 'make it', taskId: 'V-1', agent: 'writes' })
     const task = await until('V-1 is done', async () => {
       const read = await up.api<{ status: string; fields: { evidence?: unknown } }>('GET', '/board/tasks/V-1')
@@ -191,7 +251,7 @@ describe('bellwether task, against a server', () => {
     })
     // The sensor of this process needs neither a connection nor a key.
     const { sessions } = await up.api<{ sessions: object[] }>('GET', '/views/project/sessions')
-    expect(sessions).toMatchObject([{ role: 'leader', client_ip: 'in-process' }])
+    expect(sessions).toMatchObject([{ role: 'leader', client_ip: 'in-process', session_timeout_seconds: 88 }])
     const { keys } = await up.api<{ keys: { role: string }[] }>('GET', '/keys')
     expect(keys.map(({ role }) => role)).toEqual(['admin'])
   })
@@ -213,21 +273,85 @@ describe('bellwether task, against a server', () => {
   })
 })
 
-describe('bellwether keys, against a server', () => {
-  it('creates, lists, rotates and revokes keys without a configured database', async () => {
-    const made = await up.run('keys', 'create', '--role', 'reader', '--name', 'wall', '--json')
-    const { key, key_id: id } = made.lines[0] as { key: string; key_id: string }
-    expect(key).toMatch(/^bw_/)
-    expect((await up.run('keys', 'list')).out).toMatch(new RegExp(`${id} +reader +wall +everything`))
-    const reader = await up.run('turn', 'run', 'echo', 'x', '--key', key)
-    expect(reader).toMatchObject({ code: 1, err: expect.stringContaining('[forbidden]') })
-    expect((await up.run('agents', '--key', key)).code).toBe(0)
-    const fresh = await up.run('keys', 'rotate', id, '--json')
-    expect((await up.run('agents', '--key', key)).err).toContain('[unauthorized]')
-    expect((await up.run('agents', '--key', String(fresh.lines[0]!['key']))).code).toBe(0)
-    expect((await up.run('keys', 'revoke', id)).code).toBe(0)
-    expect((await up.run('keys', 'revoke', 'nope')).code).toBe(1)
+describe('a task for the coding agent of init', () => {
+  const ended = (taskId: string) =>
+    until(`the run of ${taskId} has ended`, async () => {
+      const task = await up.api<EndedTask>('GET', `/board/tasks/${taskId}`)
+      return task.runs[0]?.endedAt === undefined ? undefined : task
+    })
+
+  it('[H7.8] [H7.6] is accepted with 209,000 tokens and no setting touched; turn and task show tokens by kind, cost and limits', async () => {
+    const instruction = 'stand-in: write greeting.txt'
+    await up.api('POST', '/board/tasks', { title: 'greet', taskId: 'C-1', agent: 'coder', instruction })
+    const { status, reason, runs, budget } = await ended('C-1')
+    expect([status, reason]).toEqual(['done', null])
+    expect(budget).toMatchObject({
+      tokenUsage: 23_228,
+      inputTokens: 34,
+      outputTokens: 1_628,
+      cacheWriteTokens: 21_566,
+      cacheReadTokens: 185_772,
+      costMicros: 161_126,
+      limits: { maxTaskTokens: null, maxTaskCostUsd: 20 },
+    })
+    const task = (await up.run('task', 'show', 'C-1')).out
+    expect(task).toContain('23,228 fresh (34 input, 1,628 output, 21,566 cache write); 185,772 cache read')
+    expect(task).toMatch(
+      /limits +cost \$0\.16 of \$20\.00, working time \d+ s of 7,200 s, runs 1 of 3 \(set by config\/budget-policy/,
+    )
+    const turn = (await up.run('turn', 'show', runs[0]!.agentTurnId)).out
+    expect(turn).toContain('209,000 tokens (34 input, 1,628 output, 21,566 cache write, 185,772 cache read), $0.16')
+    expect(turn).toMatch(
+      /limits +cost \$0\.16 of \$20\.00 \(set by config\/budget-policy\.json, .*\); working time \d+ s of 1,200 s \(set by "budget" of the agent file\)/,
+    )
   })
+
+  it('[H7.8] is accepted for every other coding agent that init finds, within the default limits', async () => {
+    for (const preset of otherPresets) {
+      const task = { title: preset, taskId: `P-${preset}`, agent: preset, instruction: `stand-in: write ${preset}.txt` }
+      await up.api('POST', '/board/tasks', task)
+    }
+    for (const preset of otherPresets) {
+      const { status, runs, budget } = await ended(`P-${preset}`)
+      expect([preset, status]).toEqual([preset, 'done'])
+      const { tokenUsage, cacheReadTokens } = budget as Readonly<Record<string, number>>
+      expect([preset, tokenUsage! > 20_000, cacheReadTokens! > 180_000]).toEqual([preset, true, true])
+      const { out } = await up.run('turn', 'show', runs[0]!.agentTurnId, '--transcript')
+      expect(out, preset).toContain('I read the task and the files that it names.')
+    }
+  })
+
+  it('[H6.5] is not done if the agent reports a failure in any form, and task show says why', async () => {
+    // Each also writes the file that it claims.
+    const failures: [string, RegExp][] = [
+      ['stand-in: fail', /agent exited with 1: API Error: 529 the model is overloaded/],
+      ['stand-in: max-turns', /agent reported a failure: it ended with error_max_turns/],
+      ['stand-in: report {"status": "FAILED"}', /the agent reported status "FAILED"/],
+      ['stand-in: report {"ok": false}', /the agent reported ok: false/],
+      ['stand-in: report {"success": false}', /the agent reported success: false/],
+      ['stand-in: report {"error": "no disk"}', /the agent reported an error: no disk/],
+      ['stand-in: exit 3', /agent exited with 3/],
+    ]
+    for (const [index, [order]] of failures.entries()) {
+      const instruction = `stand-in: write failure-${index}.txt\n${order}`
+      await up.api('POST', '/board/tasks', { title: order, taskId: `F-${index}`, agent: 'coder', instruction })
+    }
+    for (const [index, [order, why]] of failures.entries()) {
+      expect([order, (await ended(`F-${index}`)).status]).toEqual([order, 'blocked'])
+      const { out } = await up.run('task', 'show', `F-${index}`)
+      expect(
+        out.split('\n').find((line) => line.startsWith('  problem')),
+        order,
+      ).toMatch(why)
+      expect(out).not.toMatch(/spawn.failed/)
+    }
+  })
+})
+
+accessCommands(() => up)
+
+it('every typical mistake of a newcomer ends in an error that names the fix', async () => {
+  for (const { what, make, names } of mistakes(up)) expect(await make(), what).toMatch(names)
 })
 
 describe('bellwether', () => {
@@ -240,63 +364,8 @@ describe('bellwether', () => {
     expect(there.stderr()).toContain('http://127.0.0.1:9 needs an API key')
   })
 
-  it('reports an unavailable, wrong, foreign or redirecting server', async () => {
-    const at = (url: string, key = 'k') => inProcess(['turn', 'list', '--server', url, '--key', key])
-    const serve = async (answer: RequestListener) => {
-      const server = createServer(answer)
-      await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-      onTestFinished(() => void server.close())
-      return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-    }
-    expect(await at('http://127.0.0.1:9')).toMatchObject({
-      code: 1,
-      err: expect.stringContaining('does not respond [server_away]'),
-    })
-    expect(await at('nonsense')).toMatchObject({ code: 2, err: expect.stringContaining('[bad_server]') })
-    const status = await up.run('turn', 'list', '--status', 'nonsense')
-    expect(status).toMatchObject({ code: 2, err: expect.stringContaining('Allowed choices are queued') })
-    expect(await at(up.url, 'bw\n_x')).toMatchObject({ code: 2, err: expect.stringContaining('[bad_key]') })
-    expect(await at(up.url, 'bw_wrong')).toMatchObject({ code: 1, err: expect.stringContaining('[unauthorized]') })
-    const page = await serve((_, answer) => answer.end('<html>hello</html>'))
-    expect(await at(page)).toMatchObject({ code: 1, err: expect.stringContaining('[not_bellwether]') })
-    const keys: unknown[] = []
-    const thief = await serve((request, answer) => {
-      keys.push(request.headers['x-api-key'])
-      answer.end('{}')
-    })
-    const sly = await serve((_, answer) => answer.writeHead(302, { location: `${thief}/api/v1` }).end())
-    expect(await at(sly)).toMatchObject({ code: 1, err: expect.stringContaining('[http_302]') })
-    expect(keys).toEqual([])
-  })
-
-  it('prints help and suggestions for wrong usage', async () => {
-    const cases: [string[], number, string][] = [
-      [['--version'], 0, '0.1.0'],
-      [['--help'], 0, 'New here?'],
-      [['help'], 0, 'New here?'],
-      [[], 2, 'New here?'],
-      [['help', 'turn'], 0, 'watch [options] <turn>'],
-      [['turn'], 2, 'watch [options] <turn>'],
-      [['agnets'], 2, 'Did you mean: bellwether agents?'],
-      [['--verison'], 2, 'Did you mean: bellwether --version?'],
-      [['constructor'], 2, 'unknown command'],
-      [['view', 'tre'], 2, 'Did you mean: bellwether view tree?'],
-      [['agents', 'shwo', 'x'], 2, 'Did you mean: bellwether agents show?'],
-      [['turn', 'wacth', 'x'], 2, 'Did you mean: bellwether turn watch?'],
-      [['watchdog', '--folow'], 2, 'Did you mean --follow?'],
-      [['turn', 'list', '--limit', '0'], 2, 'whole number from 1'],
-      [['turn', 'run', 'echo'], 2, 'A turn needs an instruction'],
-      [['keys', 'create', '--role', 'king'], 2, 'one of admin'],
-    ]
-    for (const [args, code, text] of cases) {
-      const result = await inProcess(args)
-      expect([result.code, code === 0 ? result.err : result.out], args.join(' ')).toEqual([code, ''])
-      expect(result.out + result.err, args.join(' ')).toContain(text)
-    }
-  })
-
   it('exits with 0 when the reader of its output goes away', async () => {
-    const cli = up.start(['agents', '--watch', '--json'])
+    const cli = up.start(['agents', '--watch', '--jsonl'])
     await until('it prints', async () => (cli.stdout().includes('\n') ? true : undefined), 30_000)
     cli.child.stdout?.destroy()
     // A change makes it print again.

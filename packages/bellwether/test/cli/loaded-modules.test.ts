@@ -14,15 +14,20 @@ const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
 const asUrl = (code: string) => `data:text/javascript,${encodeURIComponent(code)}`
 
 /** Runs a command and returns the packages and the files of this package that it loaded. */
-async function loadedBy(folder: string, ...words: readonly string[]) {
-  const list = join(folder, `${words.join('-')}.txt`)
+async function loadedBy(folder: string, words: readonly string[], exitCode = 0) {
+  const list = join(folder, `${words.join('-').replaceAll('/', '_')}.txt`)
   const hook = asUrl(`import { appendFileSync } from 'node:fs'
     export async function load(url, context, next) {
       appendFileSync(${JSON.stringify(list)}, url + '\\n')
       return next(url, context)
     }`)
   const register = asUrl(`import { register } from 'node:module'; register(${JSON.stringify(hook)})`)
-  await promisify(execFile)(process.execPath, ['--import', register, main, ...words], { cwd: folder })
+  const args = ['--import', register, main, ...words]
+  const ended = await promisify(execFile)(process.execPath, args, { cwd: folder }).then(
+    () => 0,
+    (error: { readonly code?: unknown }) => error.code,
+  )
+  expect(ended).toBe(exitCode)
   const modules = (await readFile(list, 'utf8')).trim().split('\n')
   const packages = modules.flatMap((url) => /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(url)?.[1] ?? [])
   const rooms = modules.flatMap((url) => /\/bellwether\/dist\/([^/]+)\//.exec(url)?.[1] ?? [])
@@ -33,23 +38,37 @@ describe('the modules of a short command', () => {
   let folder: string
   beforeAll(async () => {
     folder = await testFolder()
+    // With settings and every policy file, as in a real project.
+    await promisify(execFile)(process.execPath, [main, 'init'], { cwd: folder })
     await promisify(execFile)(process.execPath, [main, 'task', 'add', 'first'], { cwd: folder })
   })
 
   it.each(['--version', '--help'])('%s loads only the parser and the list of commands', async (word) => {
-    const { count, packages, rooms } = await loadedBy(folder, word)
+    const { count, packages, rooms } = await loadedBy(folder, [word])
     expect(packages).toEqual(['commander'])
     expect(rooms).toEqual(['cli', 'client', 'settings'])
     expect(count).toBeLessThan(30)
   })
 
-  it('task list loads neither the kernel, the view and the server, nor their packages', async () => {
-    const { count, packages, rooms } = await loadedBy(folder, 'task', 'list')
-    expect(packages).toEqual(['commander', 'eventsource-parser', 'smol-toml', 'zod'])
+  it.each([
+    ['task', 'list'],
+    ['task', 'show', 'T-1'],
+  ])('%s %s loads neither zod, nor the kernel, the view, the server and the client', async (...words) => {
+    const { count, packages, rooms } = await loadedBy(folder, words)
+    expect(packages).toEqual(['commander'])
     expect(rooms).toEqual(['board', 'cli', 'client', 'ports', 'runtime', 'settings'])
-    // zod alone has 95 modules.
-    expect(count).toBeLessThan(225)
+    expect(count).toBeLessThan(115)
   })
+
+  it.each([['turn', 'list'], ['turn', 'show', 'none'], ['agents'], ['questions', 'list'], ['view', 'stats']])(
+    '%s %s loads the client, but neither zod nor the server',
+    async (...words) => {
+      // No server runs there: the command fails after it has loaded everything.
+      const { count, packages } = await loadedBy(folder, [...words, '--server', 'http://127.0.0.1:9', '--key', 'k'], 1)
+      expect(packages).toEqual(['commander', 'eventsource-parser'])
+      expect(count).toBeLessThan(65)
+    },
+  )
 
   it('task with any verb defines that verb', async () => {
     const { loadTask } = await import('../../src/cli/work/task/task.js')

@@ -1,12 +1,14 @@
 /**
- * Runs a real `bellwether up` in its own folder, with agents that need no key: they answer, fail, hang, write long or hostile output,
- * or are a person. Commands run against it in this process, or as child processes.
+ * Runs a real `bellwether up` in its own folder, with the agents of `init`, whose coding agent is a stand-in, and others that need no
+ * key: they answer, fail, hang, write long or hostile output, or are a person. Commands run against it in this process, or as child processes.
  */
-import { mkdir, rm, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { delimiter, join } from 'node:path'
 import { vi } from 'vitest'
 import { initFolder } from '../../src/cli/start/init.js'
 import { run as runCommand } from '../../src/cli/run.js'
+import { presetNames } from '../../src/worker/executors/presets.js'
+import { codingAgentPath } from '../support/agents/coding-agents.js'
 import { testFolder } from '../support/postgres.js'
 import { runCli, type Cli } from '../support/process.js'
 import { until } from '../support/until.js'
@@ -20,13 +22,22 @@ const writesFiles =
   'mkdir -p node_modules; echo made > made.txt; echo made > node_modules/made.txt; ' +
   `printf '{"summary":"made","files":["made.txt","node_modules/made.txt"]}'`
 
+// An agent that gives itself another agent.
+const plants = `printf -- '---\\ncommand: [cat]\\n---\\n' > agents/planted.md; echo planted`
+
 const agents: Readonly<Record<string, string>> = {
+  plants: `command: [sh, -c, ${JSON.stringify(plants)}]\nsandbox: none`,
   echo: 'command: [sh, -c, cat]',
   fails: 'command: [sh, -c, "exit 3"]',
   hangs: 'command: [sh, -c, "sleep 1000"]',
   long: `command: [sh, -c, "head -c ${longLength} /dev/zero | tr '\\\\0' x"]`,
   evil: `command: [printf, ${JSON.stringify(evil.replaceAll('%', '%%'))}]`,
   writes: `command: [sh, -c, ${JSON.stringify(writesFiles)}]`,
+  // Its list does not end.
+  broken: 'command: [cat\nbudget: 5',
+  thinker: 'model: anthropic/claude-sonnet-4',
+  twice: 'executor: function',
+  ghost: 'executor: function',
   boss: 'executor: person\npeople: [alice]\nchoices: [yes, no]',
 }
 
@@ -53,12 +64,16 @@ export interface RunningUp {
 export async function openUp(): Promise<RunningUp> {
   const folder = await testFolder()
   initFolder(folder)
-  await rm(join(folder, 'agents', 'coder.md'))
   await mkdir(join(folder, 'docs'))
   await writeFile(join(folder, 'docs', 'hello.md'), 'hello\n')
   for (const [name, head] of Object.entries(agents)) {
     await writeFile(join(folder, 'agents', `${name}.md`), `---\ndescription: ${name}\n${head}\n---\n`)
   }
+  await writeFile(
+    join(folder, 'functions.mjs'),
+    "export default { twice: async () => ({ deliver: { text: 'from a function' } }) }\n",
+  )
+  for (const preset of otherPresets) await writeFile(join(folder, 'agents', `${preset}.md`), await initialCoder(preset))
   const started: Cli[] = []
   const start = (args: readonly string[], env: Readonly<Record<string, string>> = {}) => {
     const cli = runCli(args, { cwd: folder, env })
@@ -67,7 +82,19 @@ export async function openUp(): Promise<RunningUp> {
   }
   // The autopilot never polls: what it does here, it was woken for.
   const neverPoll = { BELLWETHER__BOARD__AUTOPILOT_INTERVAL_SECONDS: '604800' }
-  const up = start(['up', '--port', '0', '--json', '--parent-pipe'], neverPoll)
+  const path = { PATH: `${codingAgentPath}${delimiter}${process.env['PATH'] ?? ''}` }
+  const args = [
+    '--agents',
+    'functions.mjs',
+    '--port',
+    '0',
+    '--trust',
+    '--json',
+    '--parent-pipe',
+    '--session-timeout',
+    '88',
+  ]
+  const up = start(['up', ...args], { ...neverPoll, ...path, ANTHROPIC_API_KEY: '' })
   const ready = await up.ready(60_000)
   const url = String(ready['url'])
   const adminKey = String(ready['adminKey'])
@@ -90,6 +117,18 @@ export async function openUp(): Promise<RunningUp> {
       await rm(folder, { recursive: true, force: true })
     },
   }
+}
+
+/** Coding agents beside claude, which is the `coder` of the folder; each has the file that `init` writes on a machine that has only it. */
+export const otherPresets = presetNames.filter((name) => name !== 'claude')
+
+async function initialCoder(preset: string): Promise<string> {
+  const machine = await testFolder()
+  await symlink(join(codingAgentPath, preset), join(machine, preset))
+  initFolder(machine, { PATH: machine })
+  const text = await readFile(join(machine, 'agents', 'coder.md'), 'utf8')
+  await rm(machine, { recursive: true, force: true })
+  return text
 }
 
 // A drain takes a second or two, longer on a busy machine.

@@ -13,7 +13,7 @@ import { anchorsOf, blocksOf, commandsIn, linksOf, pages, repository } from './p
 
 /** Pages whose plain `sh` blocks another test runs. */
 const runElsewhere = new Set(['docs/tutorial.md'])
-const modes = /^(?:setup|up|run|until \w+ \S+|norun: .{15,})?$/
+const modes = /^(?:setup|up|run|until asked|until \w+ \S+(?: again)?|norun: .{15,})?$/
 
 const blocks = pages().flatMap(blocksOf)
 
@@ -118,7 +118,7 @@ async function runPage(page: string, folder: string): Promise<number> {
 }
 
 async function startUp(cwd: string): Promise<void> {
-  const up = runCli(['up', '--port', '0', '--json', '--parent-pipe'], { cwd })
+  const up = runCli(['up', '--port', '0', '--trust', '--json', '--parent-pipe'], { cwd })
   onTestFinished(async () => {
     up.signal('SIGTERM')
     await up.ended

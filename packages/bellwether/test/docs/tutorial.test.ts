@@ -1,8 +1,10 @@
 /** Runs every block of commands of docs/tutorial.md, one shell per block, on a real `up`. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { existsSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { errorMessage } from '@bellwether/base'
 import { expect, it, onTestFinished } from 'vitest'
 import { testFolder } from '../support/postgres.js'
 import { programFor, runCli } from '../support/process.js'
@@ -13,7 +15,7 @@ const setup = `bellwether() { "${process.execPath}" ${programFor([])
   .map((word) => `"${word}"`)
   .join(' ')} "$@"; }`
 
-it('the commands of the tutorial work as written: a bug is fixed and checked, a false claim is caught', async () => {
+it('the commands of the tutorial work as written: a bug is fixed and checked, a false claim is caught, a command is approved, a conflict is resolved', async () => {
   const folder = await testFolder()
   onTestFinished(() => rm(folder, { recursive: true, force: true }))
   const person = { GIT_AUTHOR_NAME: 'a', GIT_AUTHOR_EMAIL: 'a@b', GIT_COMMITTER_NAME: 'a', GIT_COMMITTER_EMAIL: 'a@b' }
@@ -39,7 +41,7 @@ it('the commands of the tutorial work as written: a bug is fixed and checked, a 
   const outputs: string[] = []
   for (const { mode, text } of blocks.slice(1)) {
     if (mode === 'up') {
-      const up = runCli(['up', '--json', '--parent-pipe'], { cwd: shop, env })
+      const up = runCli(['up', '--trust', '--json', '--parent-pipe'], { cwd: shop, env })
       onTestFinished(async () => {
         up.signal('SIGTERM')
         await up.ended
@@ -47,24 +49,41 @@ it('the commands of the tutorial work as written: a bug is fixed and checked, a 
       await up.ready(60_000)
       continue
     }
-    const [, status, task] = /^until (\w+) (\S+)$/.exec(mode) ?? []
+    // `again`: after a second run.
+    const [, status, task, again] = /^until (\w+) (T-\d+)( again)?$/.exec(mode) ?? []
     if (task !== undefined) {
       await until(
         `${task} is ${status}`,
         async () => {
           const show = runCli(['task', 'show', task, '--json'], { cwd: shop })
           await show.ended
-          const shown = JSON.parse(show.stdout()) as { status: string }
-          return shown.status === status || undefined
+          const shown = JSON.parse(show.stdout()) as { status: string; runs: readonly unknown[] }
+          return (shown.status === status && shown.runs.length > (again === undefined ? 0 : 1)) || undefined
         },
         60_000,
       )
     }
+    if (mode === 'until asked')
+      await until('a call waits for approval', async () => {
+        const list = runCli(['approvals', '--json'], { cwd: shop })
+        await list.ended
+        return list.stdout().includes('approval_id') || undefined
+      }).catch(async (error: unknown) => {
+        const turns = runCli(['turn', 'list'], { cwd: shop })
+        await turns.ended
+        throw new Error(`${errorMessage(error)}\n${turns.stdout()}`, { cause: error })
+      })
+    const [, file] = /^until file (\S+)$/.exec(mode) ?? []
+    if (file !== undefined) await until(`${file} exists`, async () => existsSync(join(shop, file)) || undefined)
     outputs.push(await type(text))
     cwd = text.includes('&& cd shop') ? shop : cwd
   }
   const all = outputs.join('\n')
   expect(all).toContain('+  for (const { price, count } of basket) cents += price * count')
+  expect(all).toContain('$ echo 1.0 >> published.txt')
+  expect(outputs).toContain('1.0\n')
+  expect(all).toMatch(/merge.conflict.*prices\.txt/)
+  expect(outputs.at(-1)!.split('\n').toSorted()).toEqual(['', 'apples 3.00', 'prices.txt, by claude'])
   expect(all).toMatch(/T-2 .*\n.*blocked/)
   expect(all).toMatch(/problem +CHANGELOG\.md is claimed but does not exist/)
   expect(all.split('\n').filter((line) => /\bdone\b/.test(line)).length).toBeGreaterThanOrEqual(2)

@@ -125,7 +125,7 @@ it('[T4.4] [T3.1d] a turn with three tools, an MCP tool, fifty children of which
   ])
   const turn = await until('the turn has ended', async () => {
     const [row] = await db.query<{ outcome: string; text: string; traceparent: string }>({
-      text: `select i.outcome, c.content ->> 'text' as text, i.traceparent from state.agent_inbox i
+      text: `select i.outcome, c.content ->> 'text' as text, state.trace_of(i.agent_turn_id, i.traceparent) as traceparent from state.agent_inbox i
           join cards.cards c on c.card_id = i.deliverable_card_id where i.agent_turn_id = $1 and i.outcome is not null`,
       values: [agentTurnId],
     })

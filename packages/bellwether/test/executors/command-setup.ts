@@ -4,25 +4,32 @@
  */
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { type Log, systemClock } from '@bellwether/base'
-import type { NewTurn } from '../../src/kernel/verbs/turn/enqueue.js'
+import { expect } from 'vitest'
+import { defined, type Log, systemClock, systemRandom } from '@bellwether/base'
+import type { Kernel } from '../../src/kernel/kernel.js'
+import { reclaim } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { killTree } from '../../src/ports/processes/kill-tree.js'
 import { openGuardian, type Guardian } from '../../src/ports/processes/guardian.js'
 import { readProcesses, readSelf } from '../../src/ports/processes/proc.js'
+import type { RunAs } from '../../src/ports/processes/run-as.js'
+import type { Sandbox } from '../../src/ports/processes/sandbox/sandbox.js'
+import { openApprovals } from '../../src/worker/executors/approvals/socket.js'
 import { openCommandExecutor, type CommandExecutor, type CommandSpec } from '../../src/worker/executors/command.js'
 import type { WorkerOptions } from '../../src/worker/scope.js'
+import { openTranscriptWriter } from '../../src/worker/transcript.js'
 import { openWorker, type Worker } from '../../src/worker/worker.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { fullWatchWindow } from '../support/kernel-turns.js'
 import { eventsOf, type InboxRow, turnRow } from '../support/kernel-rows.js'
 import { testFolder } from '../support/postgres.js'
 import { programOfModule } from '../support/process.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
+import { differingReplays } from '../support/replays.js'
 import { turnsDone } from '../support/worker.js'
+import type { TurnOptions } from './model/model-setup.js'
 
 export const guardianProgram = programOfModule('ports/processes/guardian-main')
-export const fake = (name: string) => fileURLToPath(new URL(`./fakes/${name}.mjs`, import.meta.url))
 
 export interface CommandSetup {
   readonly t: TestKernel
@@ -34,13 +41,17 @@ export interface CommandSetup {
   /** A turn of a new agent that does its turns this way, started; answers its id. */
   begin(
     spec: Partial<CommandSpec>,
-    more?: Partial<NewTurn>,
+    more?: TurnOptions,
     afterClaim?: (agentTurnId: string) => Promise<void>,
-    fault?: { readonly dieBeforeDelivery: true },
+    on?: Worker,
   ): Promise<string>
+  /** A worker of its own, whose kernel is as given: to die at a place of one's choice. */
+  mortal(kernel: Partial<Kernel>): Worker
+  /** What a silent worker held is free for others. */
+  reclaimed(): Promise<void>
   write(name: string, text: string): Promise<void>
   /** Begins, and waits for the end. */
-  run(spec: Partial<CommandSpec>, more?: Partial<NewTurn>): Promise<Ended>
+  run(spec: Partial<CommandSpec>, more?: TurnOptions): Promise<Ended>
   ended(agentTurnId: string): Promise<Ended>
   close(): Promise<void>
 }
@@ -71,6 +82,10 @@ export interface CommandSetupOptions {
   readonly log?: Log
   readonly installation?: string
   readonly program?: readonly string[]
+  readonly sandbox?: (folder: string) => Sandbox
+  readonly runAs?: RunAs
+  readonly firstEventMs?: number
+  readonly concurrency?: number
 }
 
 export async function openCommandSetup({
@@ -79,6 +94,10 @@ export async function openCommandSetup({
   log = quietLog,
   installation = 'bench',
   program = guardianProgram,
+  sandbox,
+  runAs,
+  firstEventMs,
+  concurrency = 16,
 }: CommandSetupOptions = {}): Promise<CommandSetup> {
   const t = await testKernel({ time: 'real' })
   const folder = await testFolder()
@@ -93,6 +112,10 @@ export async function openCommandSetup({
     installation,
     self: readSelf(),
     graceMs,
+    sandbox: sandbox?.(folder),
+    runAs,
+    ...defined({ firstEventMs }),
+    approvals: openApprovals({ kernel: t.kernel, clock: systemClock, log, random: systemRandom }),
     onChunk: (_turn, _stream, text) => void (chunks.length < 1_000 && chunks.push(text)),
   })
   const specs = new Map<string, CommandSpec>()
@@ -102,27 +125,31 @@ export async function openCommandSetup({
     log,
     workerId: 'bench',
     workerTarget: target,
-    settings: { concurrency: 16, suspendTimeoutSeconds: 30, resumeLeaseSeconds: 30, inboxProcessingTimeoutSeconds: 30 },
+    settings: { concurrency, suspendTimeoutSeconds: 30, resumeLeaseSeconds: 30, inboxProcessingTimeoutSeconds: 30 },
     agent: (turn) => executor.agent(specs.get(turn.agentId)!),
-    onBeat: (turn, askedMs) => executor.renew(turn, askedMs),
+    onBeat: (turn, sentMs) => executor.renew(turn, sentMs),
     guarded: (turn) => executor.guards(turn),
+    transcript: openTranscriptWriter({
+      kernel: t.kernel,
+      clock: systemClock,
+      log,
+      random: systemRandom,
+      maxBytes: 65_536,
+    }),
   }
   const worker = openWorker(options)
-  // Dead processes run no `finally`: its delivery never comes back.
-  const mortal = openWorker({
-    ...options,
-    workerId: 'mortal',
-    kernel: { ...t.kernel, deliver: () => new Promise(() => undefined) },
-  })
+  let mortals = 0
+  const mortal = (kernel: Partial<Kernel>) =>
+    openWorker({ ...options, workerId: `mortal-${(mortals += 1)}`, kernel: { ...t.kernel, ...kernel } })
   const turns: string[] = []
 
-  const begin: CommandSetup['begin'] = async (spec, more = {}, afterClaim, fault) => {
-    const agentId = `agent-${turns.length + 1}`
+  const begin: CommandSetup['begin'] = async (spec, { memory, ...more } = {}, afterClaim, on) => {
+    const agentId = more.agentId ?? `agent-${turns.length + 1}`
     specs.set(agentId, { instructions: '', ...spec })
-    await t.agents(agentId)
+    await t.kernel.putAgents([{ projectId: project, agentId, workerTarget: target, ...defined({ memory }) }])
     const { agentTurnId } = await t.kernel.enqueue({ projectId: project, agentId, instruction: 'do it', ...more })
     turns.push(agentTurnId)
-    if (fault !== undefined) await mortal.step()
+    if (on !== undefined) await on.step()
     else if (afterClaim === undefined) await worker.step()
     else {
       const claimant = { workerTarget: target, workerId: 'bench', max: 1, resumeLeaseSeconds: 30 }
@@ -162,6 +189,11 @@ export async function openCommandSetup({
     worker,
     chunks,
     begin,
+    mortal,
+    async reclaimed() {
+      await t.advance(60)
+      await t.kernel.ring(await reclaim(t.db, target, 30, 3, fullWatchWindow))
+    },
     write: (name, text) => writeFile(join(folder, name), text),
     ended,
     run: async (spec, more) => ended(await begin(spec, more)),
@@ -171,7 +203,9 @@ export async function openCommandSetup({
       guardian.close()
       const wanted = (token: string) => turns.some((turn) => token.includes(turn))
       await killTree({ clock: systemClock, graceMs: 0, wanted })
+      const differing = await differingReplays(t.db)
       await t.drop()
+      expect(differing).toEqual([])
       await rm(folder, { recursive: true, force: true })
     },
   }

@@ -7,7 +7,7 @@ import type { ModelSpec } from '../../src/worker/executors/model/spec.js'
 import { openFakeProvider, type FakeProvider, type FakeRequest } from '../support/agents/fake-openai.js'
 import { kernelPerFile, project } from '../support/kernel.js'
 import { openCommandSetup, type CommandSetup } from './command-setup.js'
-import { openModelSetup, toolboxOf, type ModelSetup } from './model-setup.js'
+import { openModelSetup, toolboxOf, type ModelSetup } from './model/model-setup.js'
 
 describe('a model', () => {
   const t = kernelPerFile({ time: 'real' })
@@ -131,10 +131,11 @@ describe('a model', () => {
   it('[H7.7] a degraded run starts with the cheaper model, the essential tools, and without cards of earlier turns', async () => {
     provider.behave(() => ({ ...answer, text: 'remember the teapot' }))
     const agentId = 'degraded'
-    await b.run(model, { agentId })
+    const memory = 'box'
+    await b.run(model, { agentId, memory })
     const payload = { degrade: ['reduced_context', 'cheaper_model', 'fewer_tools'] }
-    const ended = await b.run(model, { agentId, payload })
-    await b.run(model, { agentId })
+    const ended = await b.run(model, { agentId, memory, payload })
+    await b.run(model, { agentId, memory })
     const [, second, third] = provider.requests
     expect([second!.body.model, third!.body.model]).toEqual(['small', 'large'])
     expect([tools(second!), tools(third!)]).toEqual([['note'], ['note', 'big', 'huge']])
@@ -168,8 +169,8 @@ describe('a command', () => {
 
   it('[H7.7] a degraded run gets the cheaper model of its preset, the actions in its environment, and only the task', async () => {
     const spec = { preset: 'aider', model: 'large', cheaper_model: 'small', instructions: 'Be brief.' } as const
-    const first = await b.run(spec)
-    expect(first.text).toMatch(/--model large \[\]\n/)
+    const first = await b.run(spec, { memory: 'box' })
+    expect(first.text).toMatch(/--model large --chat-history-file \S+ \[\]\n/)
     expect(first.steps[0]!.metadata).not.toHaveProperty('degraded')
     const { agent_id: agentId } = first
     const runWith = async (...degrade: DegradeAction[]) => {
@@ -178,9 +179,9 @@ describe('a command', () => {
       await b.worker.step()
       return b.ended(agentTurnId)
     }
-    const memory = '# What you did earlier'
+    const memory = '# Earlier turns'
     const degraded = await runWith('reduced_context', 'cheaper_model', 'fewer_tools')
-    expect(degraded.text).toMatch(/--model small \[reduced_context,cheaper_model,fewer_tools\]\n/)
+    expect(degraded.text).toMatch(/--model small .*\[reduced_context,cheaper_model,fewer_tools\]\n/)
     expect(degraded.text).toContain('go on')
     expect(degraded.text).not.toContain(memory)
     expect(degraded.steps[0]!.metadata).toMatchObject({
@@ -191,7 +192,7 @@ describe('a command', () => {
       ],
     })
     const next = await runWith()
-    expect(next.text).toMatch(/--model large \[\]\n/)
+    expect(next.text).toMatch(/--model large --chat-history-file \S+ \[\]\n/)
     expect(next.text).toContain(memory)
   })
 })

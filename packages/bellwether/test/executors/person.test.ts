@@ -9,6 +9,7 @@ import type { PersonSpec } from '../../src/worker/executors/person/spec.js'
 import { readAgentFile } from '../../src/worker/roster/agent-file.js'
 import { join } from '../support/forks.js'
 import { kernelPerFile, project, target } from '../support/kernel.js'
+import { differingReplays } from '../support/replays.js'
 import { headOf, turnRow, waitsOf } from '../support/kernel-rows.js'
 import { enqueueTurn, fullWatchWindow } from '../support/kernel-turns.js'
 import { carriedOut, carryOutAction } from '../support/agents/ui-actions.js'
@@ -307,4 +308,39 @@ it('asks although an earlier turn left cards from the future, before the clock w
   await first.step()
   const open = await openQuestions(t.db, project)
   expect(open.find((one) => one.agent_turn_id === agentTurnId)).toMatchObject({ arguments: { question: 'And now?' } })
+})
+
+it('[T9.3] a person is asked the question of the own turn, whatever earlier turns left behind and whatever the memory is', async () => {
+  for (const memory of ['none', 'box'] as const) {
+    const agentId = `own-question-${memory}`
+    const agent = { projectId: project, agentId, workerTarget: target, turnDeadlineSeconds: hourSeconds, memory }
+    await t.kernel.putAgents([agent])
+    const { worker } = workerOn(t, { agent: personAgent({ instructions: '', choices: ['yes', 'no'] }) })
+    const open = async (id: string) => (await openQuestions(t.db, project)).find((one) => one.agent_turn_id === id)
+    const ask = async (instruction: string) => {
+      const { agentTurnId } = await enqueueTurn(t, agentId, { instruction })
+      await runTurns(worker)
+      return { agentTurnId, question: await open(agentTurnId) }
+    }
+    const answer = async ({ agentTurnId, question }: Awaited<ReturnType<typeof ask>>, result: string) => {
+      await t.kernel.report([{ projectId: project, toolCallId: question!.tool_call_id, status: 'success', result }])
+      await runTurns(worker)
+      return turnRow(t, agentTurnId)
+    }
+    const first = await ask('Ship one?')
+    expect(await answer(first, 'yes')).toMatchObject({ outcome: 'success' })
+    // The clock was a day ahead while the first turn ran, and is set right: its cards are from the future.
+    await t.advance(-86_400)
+    const second = await ask('Ship two?')
+    expect(second.question?.arguments).toMatchObject({
+      question: 'Ship two?',
+      answer_within_seconds: expect.any(Number),
+    })
+    expect(await answer(second, 'no')).toMatchObject({ outcome: 'success' })
+    await t.advance(86_400)
+  }
+})
+
+it('every turn of these tests replays exactly', async () => {
+  expect(await differingReplays(t.db)).toEqual([])
 })

@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest'
+import { readTranscript } from '../../src/kernel/reads/transcript.js'
 import type { Cli } from '../support/process.js'
 import { until } from '../support/until.js'
 import { carriers } from './command-setup.js'
@@ -13,6 +14,7 @@ ${more}
 `
 
 const script = `if [ "$BELLWETHER_TAKEN_OVER" = false ]; then
+  echo 'first attempt'
   trap '' TERM HUP INT
   setsid sh -c 'trap "" TERM; while :; do echo 1 >> "$BELLWETHER_AGENT"; sleep 0.1; done' &
   (setsid sh -c 'setsid sleep 1000 & sleep 1000' &)
@@ -49,12 +51,14 @@ function expectNoOverlap(processes: WorkerProcesses, agentId: string): void {
   expect(signs.indexOf('true')).toBe(signs.length - 1)
 }
 
-it.concurrent('[T1.6] [W2.1] a worker killed with SIGKILL leaves no process, and its turn ends once by another', async ({
+it.concurrent('[T1.6] [T9.2] [W2.1] a worker killed with SIGKILL leaves no process, and its turn ends once by another, which appends to the transcript', async ({
   onTestFinished,
 }) => {
   const processes = await openOwn(onTestFinished, ['killed'])
   const worker = await processes.add('worker')
   const turn = await thinking(processes, 'killed', worker)
+  const entries = async () => (await readTranscript(processes.kernel.db, turn, 0, 100)).entries
+  await until('the output is stored while the program runs', async () => (await entries()).length > 0 || undefined)
   worker.signal('SIGKILL')
   await until('nothing is left', async () => (carriers(turn).length === 0 ? true : undefined), 5_000)
   await processes.add('worker').then(async (heir) => {
@@ -64,6 +68,14 @@ it.concurrent('[T1.6] [W2.1] a worker killed with SIGKILL leaves no process, and
       task_events: 1,
     })
     expectNoOverlap(processes, 'killed')
+    const transcript = await entries()
+    expect(transcript.map(({ seq, kind, content }) => [seq, kind, content])).toEqual([
+      [1, 'stdout', 'first attempt\n'],
+      [2, 'note', 'Another worker continues this turn.'],
+      [3, 'stdout', 'the takeover is noted\n'],
+    ])
+    const [first, ...later] = transcript.map((entry) => entry.turn_epoch)
+    expect(later.every((epoch) => epoch > first!)).toBe(true)
     heir.signal('SIGKILL')
     await heir.ended
   })

@@ -77,6 +77,16 @@ it('adds agents from files, updates them, and retires them when their file is go
   })
 })
 
+it('an agent whose first file is invalid is in the roster, and its turn fails with the problem', async () => {
+  await write('bad', '---\ncommand: 5\n---\n')
+  await roster.step()
+  expect((await row('bad'))?.status).toBe('active')
+  expect(await answer('bad')).toMatch(/its agent file is invalid: \S+bad\.md:2: /)
+  await write('bad', agent('fixed'))
+  await roster.step()
+  expect([await answer('bad'), (await row('bad'))?.worker_target]).toEqual(['fixed', 'w'])
+})
+
 it('reports an invalid file once, and keeps the last valid version', async () => {
   await write('bob', agent('good'))
   await roster.step()

@@ -43,10 +43,12 @@ export interface Turn {
 
 export interface WorkerProcesses {
   readonly kernel: Kernel
+  readonly url: string
   readonly folder: string
   write(name: string, text: string): Promise<void>
   read(name: string): string
-  add(role: 'worker' | 'pmo'): Promise<Cli>
+  /** A worker may have a target and a way to the database of its own. */
+  add(role: 'worker' | 'pmo', own?: { readonly target?: string; readonly url?: string }): Promise<Cli>
   begin(agentId: string): Promise<string>
   turn(agentTurnId: string): Promise<Turn>
   ended(agentTurnId: string): Promise<Turn>
@@ -87,12 +89,14 @@ export async function openWorkerProcesses(
 
   return {
     kernel,
+    url,
     folder,
     write,
     read: (name) => readFileSync(join(folder, name), 'utf8'),
-    async add(role) {
-      const words = role === 'worker' ? ['--target', 'default', '--project', project] : []
-      const cli = runCli([role, ...words, '--json', '--parent-pipe'], { cwd: folder, env })
+    async add(role, own = {}) {
+      const words = role === 'worker' ? ['--target', own.target ?? 'default', '--project', project] : []
+      const way = own.url === undefined ? {} : { BELLWETHER__DATABASE__URL: own.url }
+      const cli = runCli([role, ...words, '--json', '--parent-pipe'], { cwd: folder, env: { ...env, ...way } })
       children.push(cli)
       await cli.ready()
       return cli
@@ -110,7 +114,7 @@ export async function openWorkerProcesses(
           const now = await turn(agentTurnId)
           return now.outcome === null ? undefined : now
         },
-        40_000,
+        120_000,
       ),
     guardianOf: (worker) =>
       readProcesses().find((one) => one.parent === worker.pid && !one.zombie && isGuardian(one.pid))?.pid,

@@ -38,7 +38,7 @@ type Case = readonly [what: string, method: string, path: string, body: unknown,
 describe('bodies', () => {
   it('an invalid request is rejected with a problem and writes nothing', async () => {
     const t = () => `/turns/${turn.agent_turn_id}`
-    const fence = { turn_epoch: turn.turn_epoch }
+    const fence = { turn_epoch: turn.turn_epoch, lease_token: turn.lease_token }
     const instruction = 'x'
     const cases: readonly Case[] = [
       ['no instruction', 'POST', `${p}/agents/ann/turns`, {}],
@@ -89,9 +89,17 @@ describe('bodies', () => {
         'much too deep',
         'POST',
         `${p}/agents/ann/turns`,
-        Buffer.from(`{"metadata":${'['.repeat(1_000_000)}${']'.repeat(1_000_000)}}`),
+        Buffer.from(`{"metadata":${'['.repeat(200_000)}${']'.repeat(200_000)}}`),
         400,
         'content_too_deep',
+      ],
+      [
+        'too many values',
+        'POST',
+        `${p}/agents/ann/turns`,
+        Buffer.from(`{"metadata":[${'0,'.repeat(300_000)}0]}`),
+        413,
+        'too_large',
       ],
       ['too long', 'POST', `${p}/agents/ann/turns`, { instruction: 'x'.repeat(1_000_001) }],
       [

@@ -5,9 +5,9 @@ import { systemClock } from '@bellwether/base'
 import { openFeed } from '../../src/board/log/feed.js'
 import type { BoardParts } from '../../src/http/routes/board.js'
 import { systemDisk } from '../../src/ports/disk/disk.js'
-import { openDispatcher } from '../../src/runtime/parts/board.js'
-import { openTaskRoot } from '../../src/runtime/parts/task-root.js'
-import { kernelSpawner } from '../../src/runtime/parts/spawner.js'
+import { auditCommands, openDispatcher } from '../../src/runtime/parts/board/board.js'
+import { openTaskRoot } from '../../src/runtime/parts/board/task-root.js'
+import { kernelSpawner } from '../../src/runtime/parts/board/spawner.js'
 import { loadSettings } from '../../src/settings/load.js'
 import { project } from '../support/kernel.js'
 import { testFolder } from '../support/postgres.js'
@@ -20,8 +20,9 @@ export async function boardPart({ kernel, signal, atEnd }: PartContext): Promise
   const opened = await openTaskRoot({ root, owner: 'test', settings, log, signal })
   const dispatcher = openDispatcher(opened, {
     spawner: kernelSpawner({ kernel, projectId: project, clock: systemClock, log }),
-    evidence: { changeToken: async () => 'token', inspect: async () => [] },
+    evidence: { changeToken: async () => 'token', inspect: async () => [], changedFiles: async () => null },
     actor: 'server',
+    onCommand: auditCommands(kernel.db, log),
   })
   const feed = await openFeed(join(root, 'state', 'tasks.jsonl'), systemDisk)
   atEnd(async () => {

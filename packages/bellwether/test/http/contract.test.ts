@@ -7,7 +7,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { project, target } from '../support/kernel.js'
 import { exercised, isStream } from './contract.js'
 import { readEvents } from './reader.js'
-import { addAgent, addTurn, view, type Body } from './test-server.js'
+import { addAgent, addTurn, openLink, type Body, view } from './test-server.js'
 import { claimTurnOf, fullServerPerFile, secret } from './full-server.js'
 
 interface Operation {
@@ -148,7 +148,12 @@ it('health and readiness name a target whose turns wait for a worker, and stop w
 describe('the HTTP contract', () => {
   it('the HTTP contract has exactly the routes of the server', () => {
     const served = server.http.routes
-      .filter(({ method, url }) => method !== 'HEAD' && !pages.includes(url))
+      .filter(
+        ({ method, url }) =>
+          method !== 'HEAD' &&
+          !pages.includes(url) &&
+          !(method === 'GET' && ['/login', '/login/callback'].includes(url)),
+      )
       .map(({ method, url }) => `${method} ${url}`)
     const declared = contract.map(([key, { outside }]) => (outside === true ? key : key.replace(' ', ` ${base}`)))
     expect(served.toSorted()).toEqual(declared.toSorted())
@@ -178,19 +183,53 @@ describe('the HTTP contract', () => {
       if (!url.endsWith('/events') || method !== 'GET') await server.request(method, path, body)
     }
     // The loop above names no existing records for these routes, so they have not succeeded yet.
-    for (const path of ['/healthz', '/readyz', '/metrics', '/login?token=none', '/openapi.json']) await server.get(path)
+    for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json']) await server.get(path)
+    await openLink(server, String((await server.post('/logins')).body['path']))
+    await server.get('/login/provider')
+    const { url: provider, secret } = (await server.post('/login/provider')).body
+    await server.post('/login/callback', { response: new URL(String(provider)).search, secret })
     const { key_id: key } = (await server.post('/keys', { role: 'reader' })).body
     await server.post(`/keys/${String(key)}/rotate`, {})
     await server.request('DELETE', `/keys/${String(key)}`)
+    await server.request('DELETE', `${p}/schedules/daily`)
+    await server.request('PUT', `${p}/tools/deploy`, { options: { approve: 'ask' } })
+    await addTurn(server, 'tom')
+    const asks = { toolCallId: 'deploy-1', toolName: 'deploy', args: {} }
+    await server.kernel.suspend({ ...(await claimed('tom')), stepId: 's', calls: [asks] }, 30)
+    const { approvals } = (await server.get(`${p}/approvals`)).body as unknown as { approvals: Body[] }
+    const approval = `${p}/approvals/${String(approvals[0]!['approval_id'])}/decision`
+    await server.post(approval, { decision: 'allow', for: 'agent' })
+    const { grants } = (await server.get(`${p}/grants`)).body as unknown as { grants: Body[] }
+    await server.request('DELETE', `${p}/grants/${String(grants[0]!['grant_id'])}`)
     await addAgent(server, 'cid')
     const turn = await addTurn(server, 'cid')
     const { turns } = (await server.post(`/workers/${target}/claim`, { max: 9 })).body
-    const { turn_epoch } = turns!.find((one) => one.agent_turn_id === turn)!
-    await server.post(`/turns/${turn}/beat`, { turn_epoch })
-    await server.post(`/turns/${turn}/reserve`, { turn_epoch, reservation_id: 'r', tokens: 1 })
+    const { turn_epoch, lease_token } = turns!.find((one) => one.agent_turn_id === turn)!
+    await server.post(`/turns/${turn}/beat`, { turn_epoch, lease_token })
+    await server.post(`/turns/${turn}/reserve`, { turn_epoch, lease_token, reservation_id: 'r', tokens: 1 })
     for (const settle of [{ reservation_id: 'r', tokens: 1 }, { reservation_id: 'r' }])
-      await server.post(`/turns/${turn}/${'tokens' in settle ? 'commit' : 'release'}`, { turn_epoch, ...settle })
+      await server.post(`/turns/${turn}/${'tokens' in settle ? 'commit' : 'release'}`, {
+        turn_epoch,
+        lease_token,
+        ...settle,
+      })
+    const fence = { projectId: project, agentId: 'cid', agentTurnId: turn, turnEpoch: Number(turn_epoch) }
+    await server.kernel.holdAccount(fence, { account: 'full', reason: 'limit reached' }, 60)
+    await server.post('/quotas/lift', { account: 'full' })
+    await server.post(`${p}/turns/${turn}/messages`, { text: 'one more thing' })
     await server.post(`${p}/turns/${turn}/stop`, { reason: 'enough' })
+    await server.post(`${p}/turns/${turn}/continue`, { instruction: 'go on' })
+    await server.get(`${p}/turns/${turn}/replay`)
+    await server.post(`${p}/turns/${turn}/fork`, { at: 0 })
+    const { body: trail } = await server.get(`${p}/turns/${turn}/export`)
+    const elsewhere = {
+      ...(trail['turn'] as Body),
+      agent_turn_id: 'imported',
+      deliverable_card_id: null,
+      output_box_id: null,
+    }
+    const empty = { context: [], cards: [], steps: [], waits: [], receipts: [], transcript: [] }
+    await server.post(`${p}/imports`, { ...trail, ...empty, turn: elsewhere })
     await server.post('/board/control', { paused: false })
     const { taskId } = (await server.post('/board/tasks', { title: 'run', agent: 'cid' })).body
     const dispatched = server.post(`/board/tasks/${String(taskId)}/dispatch`)
@@ -201,7 +240,8 @@ describe('the HTTP contract', () => {
     await server.request('DELETE', `/pipe/session/${String(session['session_id'])}`, undefined, sensor)
     const { body: other } = await server.post('/pipe/session', { task_id: 'y:s1' }, sensor)
     await server.request('DELETE', `/views/${view}/sessions/${String(other['session_id'])}`)
-    for (const path of [`${p}/events?cursor=0:0`, '/board/events?cursor=0', `/views/${view}/events`]) {
+    const transcript = `${p}/turns/${turn}/transcript/events`
+    for (const path of [`${p}/events?cursor=0:0`, '/board/events?cursor=0', `/views/${view}/events`, transcript]) {
       const reader = await readEvents(`${server.url}${base}${path}`, { key: server.keys.admin })
       await reader.next(path, () => true)
       reader.cut()
@@ -214,7 +254,7 @@ describe('the HTTP contract', () => {
       ]
     })
     expect(never).toEqual([])
-    expect(contract.filter(([key]) => isStream(key))).toHaveLength(3)
+    expect(contract.filter(([key]) => isStream(key))).toHaveLength(4)
   })
 
   it('a body that does not match its schema is rejected with the name of the key', async () => {

@@ -27,8 +27,8 @@ it('every example of docs/http.md runs as written', async () => {
   expect(ran.stdout).toContain('event: task_created')
 })
 
-it('every route of the server is documented in docs/http.md or docs/worker-api.md', async () => {
-  const workers = readFileSync(new URL('../../../../docs/worker-api.md', import.meta.url), 'utf8')
+it('every route of the server is documented in docs/http.md or docs/guides/worker-api.md', async () => {
+  const workers = readFileSync(new URL('../../../../docs/guides/worker-api.md', import.meta.url), 'utf8')
   const { body } = await call(server.address, undefined, 'GET', '/openapi.json')
   const all = `${page}${workers}`
   const missing = Object.keys(body['paths'] as object)

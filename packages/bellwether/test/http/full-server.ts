@@ -5,6 +5,10 @@
  */
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { systemClock, systemRandom } from '@bellwether/base'
+import { readRules } from '../../src/http/sign-in/people.js'
+import { openProviderLogins } from '../../src/http/sign-in/provider-logins.js'
+import type { IdentityProvider } from '../../src/ports/identity/oidc.js'
 import { dashboardPages } from '../../src/http/pages.js'
 import type { KeyRole } from '@bellwether/protocol'
 import { afterAll, beforeAll } from 'vitest'
@@ -27,7 +31,7 @@ export interface Route {
   /** The roles that may call it, besides admin. */
   readonly who: readonly KeyRole[]
   readonly body?: object
-  /** Whether the audit log records it. */
+  /** Whether the audit log records it; of claims and turns, only the refused requests. */
   readonly audited: boolean
 }
 
@@ -41,7 +45,7 @@ interface FullServer {
 
 const p = `/projects/${project}`
 const readers: readonly KeyRole[] = ['operator', 'reader']
-const allRoles: readonly KeyRole[] = ['operator', 'worker', 'sensor', 'reader']
+const allRoles: readonly KeyRole[] = ['operator', 'worker', 'sensor', 'reader', 'answerer']
 
 /** A full server for all tests of a file. Its members exist from the first `beforeAll` hook on. */
 export function fullServerPerFile(): Omit<FullServer, 'close'> {
@@ -65,6 +69,12 @@ export const claimTurnOf = (server: TestServer, agentId: string): Promise<Claime
   )
 }
 
+/** Confirms every sign-in; test/http/security/oidc.test.ts has real providers. */
+const agreeable: IdentityProvider = {
+  start: async () => ({ url: 'https://login.example/?state=s', state: 's', nonce: '', verifier: '' }),
+  finish: async () => ({ sub: '1', groups: ['staff'] }),
+}
+
 async function openFullServer(): Promise<FullServer> {
   const folder = await testFolder()
   await mkdir(join(folder, 'dist', 'assets'), { recursive: true })
@@ -74,6 +84,13 @@ async function openFullServer(): Promise<FullServer> {
   await writeFile(join(folder, 'private.txt'), 'the private file')
   const server = await openTestServer(async (world) => ({
     board: await boardPart(world),
+    signIn: {
+      name: 'Example',
+      origin: 'https://bells.example',
+      rules: readRules({ reader: 'staff' }),
+      groupsClaim: 'groups',
+      logins: openProviderLogins({ provider: agreeable, clock: systemClock, random: systemRandom }),
+    },
     pages: dashboardPages(join(folder, 'dist')),
     parts: () => [
       { name: secret, status: 'ready', pid: 1, restarts: 0, last_end: null },
@@ -101,7 +118,9 @@ async function openFullServer(): Promise<FullServer> {
 
 interface Ids {
   readonly turn: string
-  readonly epoch: number
+  /** A turn that has ended. */
+  readonly done: string
+  readonly fence: object
   readonly call: string
   readonly card: string
   readonly box: string
@@ -112,28 +131,35 @@ interface Ids {
   readonly source: string
 }
 
+const daily = { cron: '@daily', agent: 'ann', instruction: secret }
+
+const fenceOf = ({ turn_epoch, lease_token }: Body) => ({ fence: { turn_epoch, lease_token } })
+
 async function addRecords(server: TestServer): Promise<Ids> {
   await addAgent(server, 'ann', { metadata: { note: secret } })
   await addAgent(server, 'bob')
   const done = await addTurn(server, 'bob', { instruction: secret, budget: { max_tokens: 1_000_000 } })
-  const { turns } = (await server.post(`/workers/${target}/claim`, { max: 9 })).body
+  const { turns } = (await server.post(`/workers/${target}/claim`, { max: 9 }, { key: server.keys.worker })).body
   const step = { phase: 'think', status: 'done', error: secret, metadata: { usage: { total_tokens: 5 } } }
   const cards = [{ type: 'agent.thought', content: { text: secret } }]
-  const fence = { turn_epoch: turns![0]!.turn_epoch }
+  const { fence } = fenceOf(turns![0]!)
   await server.post(`/turns/${done}/steps`, { ...fence, cards, step })
   await server.post(`/turns/${done}/deliver`, { ...fence, fields: [{ name: 'files', value: [secret] }] })
   const turn = await addTurn(server, 'ann', { instruction: secret, metadata: { note: secret } })
-  const { turns: second } = (await server.post(`/workers/${target}/claim`, { max: 9 })).body
+  const { turns: second } = (await server.post(`/workers/${target}/claim`, { max: 9 }, { key: server.keys.worker }))
+    .body
   const call = `${turn}-call`
-  const epoch = second![0]!.turn_epoch!
+  const { fence: held } = fenceOf(second![0]!)
   const calls = [{ tool_call_id: call, tool_name: 'ask_person', arguments: { question: secret } }]
-  await server.post(`/turns/${turn}/suspend`, { turn_epoch: epoch, calls })
+  await server.post(`/turns/${turn}/transcript`, { ...held, entries: [{ kind: 'text', content: secret }] })
+  await server.post(`/turns/${turn}/suspend`, { ...held, calls })
   const boxed = await server.post(`${p}/boxes`, { cards: [{ type: 'agent.thought', content: { text: secret } }] })
   const box = String(boxed.body['box_id'])
   const { body } = await server.get(`${p}/boxes/${box}/cards`)
   const card = String((body['cards'] as Body[])[0]!['card_id'])
   const tasks = [{ target_strategy: 'reuse', target_ref: 'bob', instruction: secret }]
   const batch = String((await server.post(`${p}/batches`, { tasks })).body['batch_id'])
+  await server.post(`${p}/schedules`, { schedule: 'daily', definition: daily })
   const task = String((await server.post('/board/tasks', { title: secret, agent: 'bob' })).body['taskId'])
   await server.t.all(
     `insert into state.interventions (kind, project_id, agent_id, agent_turn_id, reason, created_at) values ('stop', $1, 'ann', $2, $3, state.now())`,
@@ -141,7 +167,7 @@ async function addRecords(server: TestServer): Promise<Ids> {
     turn,
     secret,
   )
-  return { turn, epoch, call, card, box, batch, task, ...(await addView(server)) }
+  return { turn, done, fence: held, call, card, box, batch, task, ...(await addView(server)) }
 }
 
 /** A sensor's session that has reported these files as its snapshot. */
@@ -186,7 +212,8 @@ function routesWith(ids: Ids): readonly Route[] {
     one(method, url, path, ['operator'], { body, audited: true })
   const work = (url: string, body: object) =>
     one('POST', `/turns/:turn/${url}`, `/turns/${ids.turn}/${url}`, ['worker'], {
-      body: { turn_epoch: ids.epoch, ...body },
+      body: { ...ids.fence, ...body },
+      audited: true,
     })
   const pipe = (method: string, url: string, path: string, body?: object) =>
     one(method, `/pipe${url}`, `/pipe${path}`, ['sensor'], body === undefined ? {} : { body })
@@ -202,6 +229,7 @@ function routesWith(ids: Ids): readonly Route[] {
     one('DELETE', '/keys/:key', '/keys/none', [], { audited: true }),
     get('/audit', '/audit', []),
     get('/projects', '/projects'),
+    write('PUT', '/targets', '/targets', { worker_targets: null }, []),
     inP('/workers', '/workers'),
     inP('/agents', '/agents'),
     write('PUT', '/agents', '/agents', { agents: [{ agent_id: 'bob', worker_target: target }] }),
@@ -212,25 +240,55 @@ function routesWith(ids: Ids): readonly Route[] {
     write('POST', '/agents/:agent/turns', '/agents/bob/turns', { instruction: 'x' }),
     inP('/turns', '/turns'),
     inP('/turns/:turn', `/turns/${ids.turn}`),
+    inP('/turns/:turn/spans', `/turns/${ids.turn}/spans`),
+    inP('/turns/:turn/transcript', `/turns/${ids.turn}/transcript`),
+    inP('/turns/:turn/transcript/events', `/turns/${ids.turn}/transcript/events?after=x`),
+    inP('/turns/:turn/transcript/text', `/turns/${ids.turn}/transcript/text`),
     write('POST', '/turns/:turn/stop', '/turns/none/stop', {}),
+    write('POST', '/turns/:turn/messages', '/turns/none/messages', { text: 'x' }),
+    write('POST', '/turns/:turn/continue', '/turns/none/continue', { instruction: 'x' }),
+    inP('/turns/:turn/replay', `/turns/${ids.done}/replay`),
+    inP('/turns/:turn/export', `/turns/${ids.done}/export`),
+    write('POST', '/turns/:turn/fork', '/turns/none/fork', { at: 0 }),
+    write('POST', '/imports', '/imports', { format: 'x', version: 1 }),
+    // The call is a question: no worker answers it.
     write('POST', '/tool-calls/:call/result', `/tool-calls/${ids.call}/result`, { status: 'partial' }, [
       'operator',
-      'worker',
+      'answerer',
     ]),
-    write('POST', '/tool-calls/:call/start', `/tool-calls/${ids.call}/start`, { host: 'h' }, ['operator', 'worker']),
-    inP('/questions', '/questions'),
+    write('POST', '/tool-calls/:call/start', `/tool-calls/${ids.call}/start`, { host: 'h' }),
+    inP('/questions', '/questions', [...readers, 'answerer']),
+    inP('/approvals', '/approvals', [...readers, 'answerer']),
+    write('POST', '/approvals/:approval/decision', '/approvals/none/decision', { decision: 'deny' }, [
+      'operator',
+      'answerer',
+    ]),
+    inP('/grants', '/grants', [...readers, 'answerer']),
+    write('DELETE', '/grants/:grant', '/grants/none', {}, ['operator', 'answerer']),
     write('POST', '/ui-actions', '/ui-actions', { action_id: 'a', agent_id: 'ann', tool_name: 'x' }),
     write('POST', '/batches', '/batches', {}),
     inP('/batches', '/batches'),
     inP('/batches/:batch', `/batches/${ids.batch}`),
+    inP('/schedules', '/schedules'),
+    write('POST', '/schedules', '/schedules', { schedule: 'more', definition: daily }),
+    inP('/schedules/:schedule', '/schedules/daily'),
+    write('PUT', '/schedules/:schedule', '/schedules/daily', { definition: daily }),
+    write('DELETE', '/schedules/:schedule', '/schedules/none', {}),
+    write('POST', '/schedules/:schedule/pause', '/schedules/daily/pause', {}),
+    write('POST', '/schedules/:schedule/resume', '/schedules/daily/resume', {}),
+    write('POST', '/schedules/:schedule/run', '/schedules/daily/run', {}),
+    inP('/schedules/:schedule/fires', '/schedules/daily/fires'),
     inP('/cards/:card', `/cards/${ids.card}`, [...readers, 'worker']),
     inP('/boxes/:box/cards', `/boxes/${ids.box}/cards`, [...readers, 'worker']),
     write('POST', '/boxes', '/boxes', { card_ids: [ids.card] }),
     inP('/events', '/events?cursor=x', [...readers, 'worker']),
     get('/watchdog/interventions', '/watchdog/interventions'),
-    one('POST', '/workers/:target/claim', '/workers/none/claim', ['worker'], { body: {} }),
+    get('/quotas', '/quotas'),
+    one('POST', '/quotas/lift', '/quotas/lift', ['operator'], { body: { account: 'held' }, audited: true }),
+    one('POST', '/workers/:target/claim', '/workers/none/claim', ['worker'], { body: {}, audited: true }),
     work('beat', {}),
     work('steps', {}),
+    work('transcript', { entries: [{ kind: 'text', content: 'x' }] }),
     work('reserve', { reservation_id: 'r', tokens: 1 }),
     work('commit', { reservation_id: 'r', tokens: 1 }),
     work('release', { reservation_id: 'r' }),
@@ -238,6 +296,7 @@ function routesWith(ids: Ids): readonly Route[] {
     work('deliver', { text: 'x' }),
     get('/board/tasks', '/board/tasks'),
     board('POST', '/board/tasks', '/board/tasks', { title: 'more' }),
+    get('/board/checks', '/board/checks'),
     get('/board/tasks/:task', `/board/tasks/${ids.task}`),
     get('/board/tasks/:task/history', `/board/tasks/${ids.task}/history`),
     board('PATCH', '/board/tasks/:task', `/board/tasks/${ids.task}`, { action: 'freeze' }),

@@ -112,7 +112,7 @@ describe('turns', () => {
       server.post(`${p}/agents/crash/turns`, { instruction: 'a' }, { headers: { 'idempotency-key': 'c' } })
     const first = await ask()
     // As if the server had died before it stored its response.
-    await server.t.all(`update resource.http_answers set status = null, answer = null where idempotency_key = 'c'`)
+    await server.t.all(`update resource.http_responses set status = null, response = null where idempotency_key = 'c'`)
     expect((await ask()).body).toMatchObject({ agent_turn_id: first.body.agent_turn_id })
   })
 

@@ -8,6 +8,7 @@ import {
   readTurnDetail,
   readTurnCards,
 } from '../../src/kernel/reads/turn-detail.js'
+import { readSpans } from '../../src/kernel/reads/spans.js'
 import { readTurn } from '../../src/kernel/reads/turns.js'
 import type { Queryable, Statement } from '../../src/ports/database/database.js'
 import { kernelPerFile, project } from '../support/kernel.js'
@@ -30,6 +31,7 @@ it.each<[string, (db: Queryable) => Promise<unknown>]>([
   ['agents', (db) => listAgents(db, project, '', 1_000)],
   ['workers', (db) => listWorkers(db, project)],
   ['the detail of a turn', (db) => readTurnDetail(db, turnId)],
+  ['the spans of a turn', (db) => readSpans(db, turnId)],
   ['child turns', (db) => readChildTurns(db, turnId)],
   [
     'the cards of a turn',

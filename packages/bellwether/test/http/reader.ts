@@ -1,5 +1,6 @@
 /** A reader of server-sent events that a test can cut off at any moment. It keeps the id of the last event, as a browser does. */
 import { request, type IncomingMessage } from 'node:http'
+import { defined } from '@bellwether/base'
 import { checkEvent } from './contract.js'
 
 export interface SseEvent {
@@ -24,13 +25,18 @@ export interface SseReader {
 }
 
 export interface ReadOptions {
-  readonly key: string
+  readonly key?: string
   readonly last?: string | undefined
+  readonly headers?: Readonly<Record<string, string>>
 }
 
-export async function readEvents(url: string, { key, last }: ReadOptions): Promise<SseReader> {
+export async function readEvents(url: string, { key, last, headers: more }: ReadOptions): Promise<SseReader> {
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
-    const headers = { 'x-api-key': key, ...(last === undefined ? {} : { 'last-event-id': last }) }
+    const headers = {
+      ...more,
+      ...defined({ 'x-api-key': key }),
+      ...(last === undefined ? {} : { 'last-event-id': last }),
+    }
     request(url, { headers, agent: false }, resolve).on('error', reject).end()
   })
   const events: SseEvent[] = []

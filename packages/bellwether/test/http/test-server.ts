@@ -6,20 +6,21 @@ import { setMaxListeners } from 'node:events'
 import { Agent } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { systemRandom } from '@bellwether/base'
+import type { FastifyRequest } from 'fastify'
 import { afterAll, beforeAll } from 'vitest'
 import { keyRoles, type KeyRole } from '@bellwether/protocol'
 import { openKeyStore, type KeyStore } from '../../src/http/key-store.js'
-import { openBrowserSessions } from '../../src/http/browser-sessions.js'
+import { openBrowserSessions } from '../../src/http/sign-in/browser-sessions.js'
 import { openClaims } from '../../src/http/remote/claims.js'
 import { openRemoteWatch, type RemoteWatch } from '../../src/http/remote/watch.js'
 import { makeServer, type Server, type ServerOptions } from '../../src/http/server.js'
 import { openTail, type Tail } from '../../src/http/tail.js'
-import { createKey } from '../../src/kernel/access/api-keys.js'
+import { createKey, type NewKey } from '../../src/kernel/access/api-keys.js'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
 import { inProcessBell } from '../../src/ports/bell/in-process.js'
 import { openFusion, type Fusion } from '../../src/view/fusion.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { sendRequest, type TestResponse } from '../support/http.js'
+import { sendRequest, type TestResponse } from '../support/servers/http.js'
 import { recordedLog, type LogLine } from '../support/recorded-log.js'
 import { silentBell } from '../support/silent-bell.js'
 import { settings as viewDefaults } from '../view/pipe-client.js'
@@ -35,7 +36,8 @@ export interface Body {
   readonly code?: string
   readonly cursor?: string | number | null
   readonly turns?: readonly Body[]
-  readonly turn_epoch?: number
+  readonly turn_epoch?: number | undefined
+  readonly lease_token?: string | undefined
 }
 
 export interface RequestOptions {
@@ -57,11 +59,15 @@ export interface TestServer {
   request(method: string, path: string, body?: unknown, options?: RequestOptions): Promise<Response>
   get(path: string, options?: RequestOptions): Promise<Response>
   post(path: string, body?: unknown, options?: RequestOptions): Promise<Response>
-  /** Creates a key, optionally limited to a view or a project. */
-  key(role: KeyRole, limits?: { readonly view?: string; readonly project?: string }): Promise<string>
+  /** Creates a key, optionally limited to a view, a project or worker targets. */
+  key(role: KeyRole, limits?: KeyLimits): Promise<string>
+  /** How many requests for a route of the contract were admitted and wait for their response. */
+  waiting(route: string): number
   stop(): void
   close(): Promise<void>
 }
+
+export type KeyLimits = Pick<NewKey, 'view' | 'project' | 'targets'>
 
 export const view = 'v'
 
@@ -109,6 +115,7 @@ export async function openTestServer(
     bell,
     clock,
     log,
+    random: systemRandom,
     watch,
     settings: { pollSeconds: 5, resumeLeaseSeconds: 30, suspendTimeoutSeconds: 30 },
     onHandled: () => tail.wake(),
@@ -116,6 +123,7 @@ export async function openTestServer(
   const fusion = openFusion({ views: { [view]: viewDefaults }, clock, ids: t.ids, random: systemRandom, log })
   const http = makeServer({
     kernel,
+    bell,
     tail,
     clock,
     log,
@@ -126,7 +134,12 @@ export async function openTestServer(
     random: systemRandom,
     fusion,
     isPublic: false,
-    workerSettings: { beatSeconds: 5, inboxProcessingTimeoutSeconds: 30, suspendTimeoutSeconds: 30 },
+    workerSettings: {
+      beatSeconds: 5,
+      inboxProcessingTimeoutSeconds: 30,
+      suspendTimeoutSeconds: 30,
+      transcriptMaxBytes: 65_536,
+    },
     ...(typeof changes === 'function'
       ? await changes({ t, kernel, signal: stop.signal, atEnd: (close) => void ends.push(close) })
       : changes),
@@ -143,13 +156,18 @@ export async function openTestServer(
     ),
   ) as Record<KeyRole, string>
   await store.refresh()
+  const admitted = new Map<string, number>()
+  const count = ({ routeOptions: { url: route = '' } }: FastifyRequest, change: number) =>
+    void admitted.set(route, (admitted.get(route) ?? 0) + change)
+  http.app.addHook('preHandler', async (request) => count(request, 1))
+  http.app.addHook('onResponse', async (request) => count(request, -1))
   await http.app.listen({ host: '127.0.0.1', port: 0 })
   const url = `http://127.0.0.1:${(http.app.server.address() as AddressInfo).port}`
   const loops = Promise.all([tail.run(stop.signal), store.run(stop.signal)])
   const agent = new Agent({ keepAlive: true })
   const send: TestServer['request'] = async (method, path, body, options = {}) => {
     const { key: apiKey = keys.admin, headers = {} } = options
-    const base = /^\/(api|healthz|readyz|metrics|openapi|login\?)/.test(path) ? url : `${url}/api/v1`
+    const base = /^\/(api|healthz|readyz|metrics|openapi|login(?!s))/.test(path) ? url : `${url}/api/v1`
     const ofKey = apiKey === null ? {} : { 'x-api-key': apiKey }
     const response = await sendRequest<Body>(`${base}${path}`, method, body, agent, { ...ofKey, ...headers })
     const type = String(response.headers['content-type'])
@@ -171,6 +189,7 @@ export async function openTestServer(
     get: (path, options) => send('GET', path, undefined, options),
     post: (path, body, options) => send('POST', path, body ?? {}, options),
     key,
+    waiting: (route) => admitted.get(`/api/v1${route}`) ?? 0,
     stop: () => stop.abort(),
     async close() {
       stop.abort()
@@ -194,3 +213,26 @@ export const addTurn = async (
   agentId: string,
   body: object = { instruction: 'do it' },
 ): Promise<string> => (await server.post(`/projects/${project}/agents/${agentId}/turns`, body)).body.agent_turn_id!
+
+export interface BrowserTab {
+  readonly status: number
+  /** The Set-Cookie header; empty if the link was refused. */
+  readonly set: string
+  readonly cookie: string
+  /** What the page sends with each request. */
+  readonly headers: Readonly<Record<string, string>>
+}
+
+/** Opens a one-time link as the page does. */
+export async function openLink(
+  server: TestServer,
+  path: string,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<BrowserTab> {
+  const token = path.split('#token=')[1] ?? path
+  const response = await server.post('/login', { token }, { key: null, headers })
+  const [set = ''] = (response.headers['set-cookie'] ?? []) as string[]
+  const cookie = set.split(';')[0]!
+  const { secret = '' } = response.body as { readonly secret?: string }
+  return { status: response.status, set, cookie, headers: { cookie, 'x-bellwether-session': secret } }
+}

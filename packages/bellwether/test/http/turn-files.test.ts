@@ -21,6 +21,78 @@ async function start(agentId: string): Promise<ClaimedTurn> {
 const end = (turn: ClaimedTurn, files: readonly string[] = []) =>
   server.kernel.deliver({ ...turn, status: 'success', content: { fields: [{ name: 'files', value: files }] } })
 
+async function sendRealtime(session: string, event: object): Promise<void> {
+  const common = { event_schema: 'fs', table: 'files', fields: [], message_source: 'realtime' }
+  const events = [{ ...common, ...event }]
+  const body = { events, source_type: 'message', is_end: false }
+  const { status } = await server.post(`/pipe/ingest/${session}/events`, body, { key: server.keys.sensor })
+  expect(status).toBe(200)
+}
+
+// Run first: the view has the clock of the machine, and the last test advances the clock of the database beyond it.
+it('lists a file that two turns changed after each other in both, as far as the view remembers', async () => {
+  await server.t.advance(-100)
+  const first = await start('first')
+  await server.t.advance(10)
+  const inFirst = await seconds()
+  await server.t.advance(10)
+  await end(first)
+  await server.t.advance(10)
+  const second = await start('second')
+  await server.t.advance(10)
+  const inSecond = await seconds()
+  await server.t.advance(10)
+  await end(second)
+  await server.t.advance(50)
+
+  const session = await snapshotOf(server, { agent_id: 'host', source_id: 'twice', source_uri: '/mnt' }, [])
+  const update = (path: string, at: number, modified_time: number) =>
+    sendRealtime(session, {
+      event_type: 'update',
+      rows: [{ path, file_name: path.slice(1), size: 1, is_directory: false, modified_time, created_time: 1 }],
+      index: Math.round(at * 1_000),
+    })
+  await update('/after.txt', Date.now() / 1_000, Date.now() / 1_000)
+  await update('/edited.txt', inFirst, inFirst)
+  await update('/edited.txt', inSecond, inSecond)
+  await update('/copied.txt', inFirst, 5)
+  const filesOf = async ({ agentTurnId }: ClaimedTurn) => {
+    const { body } = await server.get(`/projects/${project}/turns/${agentTurnId}`)
+    return (body['files'] as { path: string; certainty: string }[])
+      .map(({ path, certainty }) => `${path} ${certainty}`)
+      .toSorted()
+  }
+  expect(await filesOf(first)).toEqual(['/copied.txt only_turn', '/edited.txt only_turn'])
+  expect(await filesOf(second)).toEqual(['/edited.txt only_turn'])
+})
+
+it('lists files that existed before the turn and were deleted in it, and confirms a claimed deletion', async () => {
+  const turn = await start('remover')
+  const startedAt = await seconds()
+  const row = (path: string, createdTime: number) => ({
+    path,
+    file_name: path.slice(1),
+    size: 1,
+    is_directory: false,
+    modified_time: startedAt - 100,
+    created_time: createdTime,
+  })
+  const rows = ['/unwanted.txt', '/replaced.txt', '/stays.txt'].map((path) => row(path, startedAt - 100))
+  const client = { agent_id: 'host', source_id: 'deletions', source_uri: '/mnt' }
+  const session = await snapshotOf(server, client, [...rows, row('/temporary.txt', startedAt + 1)])
+  const deleted = [rows[0], rows[1], row('/temporary.txt', startedAt + 1)]
+  await sendRealtime(session, { event_type: 'delete', rows: deleted, index: 1 })
+  await server.t.advance(10)
+  await end(turn, ['replaced.txt', 'never-existed.txt'])
+  const { body } = await server.get(`/projects/${project}/turns/${turn.agentTurnId}`)
+  const files = body['files'] as { path: string; how: string; certainty: string; found: boolean }[]
+  expect(files.map(({ path, how, certainty, found }) => [path, how, certainty, found])).toEqual([
+    ['/replaced.txt', 'claimed', 'claimed_and_seen', false],
+    ['never-existed.txt', 'claimed', 'claimed', false],
+    ['/unwanted.txt', 'deleted', 'only_turn', false],
+  ])
+})
+
 it('attributes a file to the only turn that ran when it changed, names overlapping turns, and confirms claims', async () => {
   const before = await seconds()
   const first = await start('ann')

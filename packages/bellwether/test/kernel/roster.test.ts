@@ -1,6 +1,6 @@
 /** Profiles, retirement, retention, and enqueues repeated within one instant. */
 import { expect, it } from 'vitest'
-import { call } from '../../src/kernel/verdict.js'
+import { enqueue, turnRow as newTurnRow } from '../../src/kernel/verbs/turn/enqueue.js'
 import { prune } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { kernelPerFile, project, target } from '../support/kernel.js'
 
@@ -49,19 +49,12 @@ it('recognises a repeated enqueue within the same instant of the clock', async (
   await t.db.query({
     text: "create or replace function state.now() returns timestamptz language sql volatile as $$ select '2030-01-01'::timestamptz $$",
   })
-  const row = {
-    inbox_id: 'i1',
-    agent_turn_id: 't1',
-    project_id: project,
-    agent_id: 'ann',
-    payload: {},
-    box: { box_id: 'b1', cards: [{ card_id: 'c1', type: 'task.instruction', content: {} }] },
-  }
-  const first = await call(t.db, 'enqueue', [row])
-  expect(first.map(({ what }) => what)).toEqual(['leased'])
-  const second = await call(t.db, 'enqueue', [row])
-  expect(second).toMatchObject([
-    { what: 'duplicate', agent_turn_id: 't1', detail: { inbox_id: 'i1', status: 'pending' } },
+  const row = newTurnRow(t.ids, { projectId: project, agentId: 'ann', instruction: 'do it', inboxId: 'i1' })
+  const first = await enqueue(t.db, [row])
+  expect(first.verdicts.map(({ what }) => what)).toEqual(['leased'])
+  const second = await enqueue(t.db, [row])
+  expect(second.verdicts).toMatchObject([
+    { what: 'duplicate', agent_turn_id: row.agent_turn_id, detail: { inbox_id: 'i1', status: 'pending' } },
   ])
 })
 

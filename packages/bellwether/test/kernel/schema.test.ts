@@ -4,19 +4,24 @@ import {
   inboxStatuses,
   messageTypes,
   outcomes,
+  transcriptKinds,
   waitStatuses,
   afterExecutions,
 } from '@bellwether/protocol'
 import { readFileSync } from 'node:fs'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { checksum, migrate, migrations } from '../../src/kernel/schema/migrate.js'
-import { headStatuses, isLegal, TURN, type HeadStatus, type Move } from '../../src/kernel/turn.js'
+import { headStatuses, TURN, type HeadStatus, type Move } from '../../src/kernel/turn.js'
 import { openKernel } from '../../src/kernel/kernel.js'
 import { beginning, readEvents } from '../../src/kernel/verbs/events.js'
 import { kernelPerFile, project } from '../support/kernel.js'
 import { freshDatabase } from '../support/postgres.js'
 import { silentBell } from '../support/silent-bell.js'
-import { sqlPage } from '../../../../scripts/sql-page.js'
+import { sqlPage } from '../../../../scripts/pages/sql.js'
+
+/** Whether any move leads from one status to the other. */
+const isLegal = (from: HeadStatus, to: HeadStatus) =>
+  Object.values<Move>(TURN).some((move) => move.to === to && move.from.includes(from))
 
 const t = kernelPerFile()
 beforeAll(async () => {
@@ -112,6 +117,7 @@ describe('the words', () => {
     ['message_type_is_known', messageTypes],
     ['outcome_is_known', outcomes],
     ['card_type_is_known', cardTypes],
+    ['transcript_kind_is_known', transcriptKinds],
     ['wait_status_is_known', waitStatuses],
     ['wait_after_execution_is_known', afterExecutions],
     ['after_execution_is_known', afterExecutions],

@@ -64,7 +64,7 @@ it('[T3.6] a cancel that waits for a lease finds the turn leased and stops it', 
   const other = await openDatabase({ url: t.url, poolSize: 2 })
   const stopped = await other.transaction(async (tx) => {
     await tx.query({
-      text: "select * from state.deliver(json_build_array(json_build_object('project_id', 'p', 'agent_id', 'b', 'agent_turn_id', $1::text, 'turn_epoch', $2::bigint, 'status', 'success', 'card_id', $3::text, 'content', json_build_object('text', 'x'))))",
+      text: `select * from state.deliver('{p}', '{b}', array[$1], array[$2::bigint], '{success}', null, array[$3], array['{"text": "x"}'::jsonb])`,
       values: [first.agentTurnId, first.turnEpoch, t.ids.next()],
     })
     const pending = stop(second.agentTurnId)

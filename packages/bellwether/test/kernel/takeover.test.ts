@@ -33,6 +33,13 @@ const verbs: Readonly<Record<string, (fence: Fence) => Promise<unknown>>> = {
       cards: [{ type: 'agent.thought', content: { text: 'zombie' } }],
       step: { stepId: t.ids.next(), phase: 'x', status: 'done' },
     }),
+  appendTranscript: async (fence) =>
+    (
+      await t.kernel.appendTranscript(
+        [{ ...fence, session: 1, entries: [{ kind: 'text', content: 'zombie', number: 1, ageMs: 0 }] }],
+        65_536,
+      )
+    )[0],
   suspend: (fence) => t.kernel.suspend({ ...fence, stepId: t.ids.next(), calls: grepCalls(t.ids.next()) }, 30),
   resume: (fence) => t.kernel.resume(fence, 'old'),
   swapBox: (fence) => t.kernel.swapBox({ ...fence, cards: [{ type: 'agent.thought', content: {} }] }),

@@ -27,7 +27,7 @@ const runs: Readonly<Record<string, RegExp>> = {
 }
 /** Example → the test that runs it. */
 const runElsewhere: Readonly<Record<string, string>> = {
-  'python-worker': 'packages/bellwether/test/http/python.test.ts',
+  'python-worker': 'packages/bellwether/test/http/workers/python.test.ts',
   'coding-agent': 'packages/bellwether/test/docs/tutorial.test.ts',
 }
 

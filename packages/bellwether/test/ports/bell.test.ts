@@ -2,7 +2,8 @@
  * One suite for all bells, each against its real server: a bell calls its listeners, also when rings may have been missed, and
  * never throws, whatever is rung and whatever fails.
  */
-import type { Log } from '@bellwether/base'
+import { systemClock, type Log } from '@bellwether/base'
+import { createConnection, createServer, type AddressInfo } from 'node:net'
 import { connect } from '@nats-io/transport-node'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
@@ -250,8 +251,31 @@ describe.each(adapters)('the $name bell', (adapter) => {
 })
 
 describe('the notify bell under load', () => {
+  let server: Awaited<ReturnType<typeof startOwnPostgres>>
+  beforeAll(async () => {
+    server = await startOwnPostgres()
+  })
+  afterAll(() => server.stop())
+
+  it('sends a ring that comes during the round trip of an equal one', async () => {
+    let nowMs = 0
+    // Each reading is a second later, so that no round trip waits for the interval.
+    const clock = { ...systemClock, monotonicMs: () => (nowMs += 1_000) }
+    const bell = notifyBell({ url: server.url, log, clock })
+    const heard: unknown[] = []
+    await bell.listen('bw.>', (ring) => heard.push(ring?.payload['n']))
+    await eventually('the connection', () => bell.status().connected)
+    await bell.ring([{ subject: wakeup('start'), payload: { n: 0 } }])
+    await eventually('the first ring', () => heard.includes(0))
+    // The first one starts a round trip at once; the second one must not count as sent by it.
+    await Promise.all([1, 2].map((n) => bell.ring([{ subject: wakeup('same'), payload: { n } }])))
+    await bell.ring([{ subject: wakeup('end'), payload: { n: 3 } }])
+    await eventually('the last ring', () => heard.includes(3))
+    expect(heard.filter((n) => n !== undefined)).toEqual([0, 1, 2, 3])
+    await bell.close()
+  })
+
   it('sends one of the rings that wait to wake the same workers, and never loses one that comes later', async () => {
-    const server = await startOwnPostgres()
     const bell = notifyBell({ url: server.url, log })
     const heard: (Ring | undefined)[] = []
     await bell.listen('bw.>', (ring) => heard.push(ring))
@@ -267,11 +291,48 @@ describe('the notify bell under load', () => {
     expect(heard).toContainEqual(toolCall)
     expect(heard).toContainEqual({ subject: wakeup('other'), payload: {} })
     await bell.close()
-    await server.stop()
   })
 })
 
+/** Passes bytes on to a server, and misspells the statement "ring" once the server has prepared it, as if its session had changed. */
+async function forgetfulPooler(to: URL) {
+  let bound = 0
+  const pooler = createServer((socket) => {
+    const server = createConnection({ host: to.hostname, port: Number(to.port) })
+    const text = (data: Buffer) => data.toString('latin1')
+    socket.on('data', (data) => {
+      if (text(data).includes('\0ring\0')) bound += 1
+      server.write(bound < 2 ? data : Buffer.from(text(data).replaceAll('\0ring\0', '\0gone\0'), 'latin1'))
+    })
+    server.on('data', (data) => socket.write(data))
+    socket.on('close', () => server.destroy()).on('error', () => undefined)
+    server.on('close', () => socket.destroy()).on('error', () => undefined)
+  })
+  await new Promise<void>((resolve) => pooler.listen(0, '127.0.0.1', resolve))
+  const url = new URL(to)
+  url.hostname = '127.0.0.1'
+  url.port = String((pooler.address() as AddressInfo).port)
+  return { url: url.href, bound: () => bound, close: () => pooler.close() }
+}
+
 describe('the notify bell behind a pooler', () => {
+  it('loses no ring if the pooler drops prepared statements (hazard 13)', async () => {
+    const server = await startOwnPostgres()
+    const pooler = await forgetfulPooler(new URL(server.url))
+    const bell = notifyBell({ url: pooler.url, directUrl: server.url, log, probeEveryMs: 600_000 })
+    const heard: unknown[] = []
+    await bell.listen('bw.>', (ring) => heard.push(ring?.payload['n']))
+    await eventually('the connection', () => bell.status().connected)
+    for (const n of [1, 2, 3]) {
+      await bell.ring([{ subject: wakeup(`w${n}`), payload: { n } }])
+      await eventually('the ring', () => heard.includes(n))
+    }
+    expect({ failed: bell.status().failed, misspelled: pooler.bound() > 1 }).toEqual({ failed: 0, misspelled: true })
+    await bell.close()
+    pooler.close()
+    await server.stop()
+  })
+
   it('the notify bell behind a pooler warns once that rings do not arrive and reports itself unhealthy (hazard 13)', async () => {
     const server = await startOwnPostgres()
     const admin = new pg.Client({ connectionString: server.url })

@@ -1,4 +1,5 @@
 /** One suite for all chunk adapters, each against its real server: chunks arrive, and lost ones do no harm. */
+import { type Clock, defined, systemClock } from '@bellwether/base'
 import { connect } from '@nats-io/transport-node'
 import pg from 'pg'
 import { subjects } from '@bellwether/protocol'
@@ -26,7 +27,7 @@ const adapters = [
   {
     name: 'notify',
     start: startOwnPostgres as () => Promise<Server>,
-    open: (url: string): Chunks => notifyChunks({ url, log }),
+    open: (url: string, clock?: Clock): Chunks => notifyChunks({ url, log, ...defined({ clock }) }),
     nowhere: async () => notifyChunks({ url: `postgres://postgres@127.0.0.1:${await freePort()}/postgres`, log }),
     async forge(url: string, subject: string) {
       const client = new pg.Client({ connectionString: url })
@@ -44,7 +45,7 @@ const adapters = [
   {
     name: 'nats',
     start: (): Promise<Server> => startNats({ jetstream: false }),
-    open: (servers: string): Chunks => natsChunks({ servers, log }),
+    open: (servers: string, clock?: Clock): Chunks => natsChunks({ servers, log, ...defined({ clock }) }),
     nowhere: async () => natsChunks({ servers: `nats://127.0.0.1:${await freePort()}`, log }),
     async forge(url: string, subject: string) {
       const client = await connect({ servers: url, timeout: 5_000 })
@@ -90,6 +91,16 @@ describe.each(adapters)('chunks by $name', (adapter) => {
     sender.send(turnOf('ann', 't2'), { kind: 'text', text: 'more' })
     await until('the others hear it', async () => all.text().endsWith('more') || undefined)
     expect(ann.text()).not.toContain('more')
+  })
+
+  it('arrive although they were sent before the connection was open', async () => {
+    // Chunks wait 50 ms for more text; without that wait they are sent before any server has responded.
+    const sleep: Clock['sleep'] = (ms, signal) => (ms < 500 ? Promise.resolve() : systemClock.sleep(ms, signal))
+    const { received, text } = await subscribe(open(), 'early')
+    const sender = open(adapter.open(server.url, { ...systemClock, sleep }))
+    sender.send(turnOf('early'), { kind: 'text', text: 'hello' })
+    await until('it arrives', async () => received.length > 0 || undefined)
+    expect([text(), sender.counts().dropped]).toEqual(['hello', 0])
   })
 
   it('use bounded memory while a program prints without end, and the last ones count what was dropped', async () => {

@@ -12,7 +12,7 @@ import { startEmbedded, type Embedded } from '../../src/ports/database/embedded.
 import { openDatabase } from '../../src/ports/database/pool.js'
 import { processStart, readPidFile } from '../../src/ports/database/postmaster.js'
 import type { Settings } from '../../src/ports/database/settings.js'
-import { canBeOrdinary, ordinaryUser } from '../support/processes/ordinary-user.js'
+import { canBeOrdinary, ordinaryUser } from '../../../../scripts/ordinary-user.js'
 import { testFolder } from '../support/postgres.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'

@@ -2,7 +2,6 @@
 import { Retryable, Terminal } from '@bellwether/protocol'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { openListener } from '../../src/ports/database/connect.js'
 import { openDatabase } from '../../src/ports/database/pool.js'
 import { freshDatabase, type FreshDatabase } from '../support/postgres.js'
 import { until } from '../support/until.js'
@@ -166,15 +165,24 @@ describe('lost connections', () => {
     await db.close()
   })
 
-  it('are reported once to the owner of a listener', async () => {
+  it('are not reported after the owner has closed the pool', async () => {
     const lost: Error[] = []
-    const listener = await openListener({ url: fresh.url, applicationName: 'ear', onLost: (error) => lost.push(error) })
-    await listener.query('listen bell')
-    await fresh.db.query({
-      text: `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'ear'`,
+    const db = await openDatabase({ url: fresh.url, poolSize: 1, onLost: (error) => lost.push(error) })
+    let closed: Promise<void> | undefined
+    const broken = db.transaction(async (tx) => {
+      const [me] = await tx.query<{ pid: number }>(whoami)
+      closed = db.close()
+      await fresh.db.query({ ...kill, values: [me?.pid] })
+      const isGone = {
+        text: 'select 1 where not exists (select from pg_stat_activity where pid = $1)',
+        values: [me?.pid],
+      }
+      await until('its backend has ended', async () => (await fresh.db.query(isGone))[0])
+      return tx.query(whoami)
     })
-    await until('the owner hears of it', async () => lost.length > 0 || undefined)
-    expect(lost).toHaveLength(1)
+    await expect(broken).rejects.toMatchObject({ name: 'Retryable', code: 'database_unavailable' })
+    await closed
+    expect(lost).toEqual([])
   })
 })
 

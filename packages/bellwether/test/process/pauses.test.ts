@@ -14,7 +14,7 @@ import { descendants } from '../support/processes/descendants.js'
 import { ask, testProject, type Project } from '../support/folder.js'
 import { startOwnPostgres, type OwnPostgres } from '../support/processes/own-postgres.js'
 import type { Cli } from '../support/process.js'
-import { openSilentProxy, type SilentProxy } from '../support/silent-proxy.js'
+import { openSilentProxy, type SilentProxy } from '../support/servers/silent-proxy.js'
 import { thorough } from '../support/thorough.js'
 import { until } from '../support/until.js'
 

@@ -17,7 +17,7 @@ import { freePort } from '../support/nats.js'
 import { freshDatabase, testFolder, type FreshDatabase } from '../support/postgres.js'
 import { openSlots, retryingClient, settingsEnv, type Ask, type Slot } from '../support/processes/slots.js'
 import { until } from '../support/until.js'
-import { openWebhookReceiver, type WebhookReceiver } from '../support/webhook-receiver.js'
+import { openWebhookReceiver, type WebhookReceiver } from '../support/servers/webhook-receiver.js'
 import { openEvidenceProxy, type EvidenceProxy } from './evidence-proxy.js'
 
 export const project = 'story'
@@ -44,15 +44,13 @@ export interface Installation {
   readonly worker: Slot
   readonly autopilot: Slot
   readonly sensor: Slot
-  /** A step of the task waits at a closed gate. */
-  closeGate(task: string, step: string): Promise<void>
-  openGate(task: string, step: string): Promise<void>
   addTask(task: string): Promise<void>
+  /** Adds the task; resolves when an agent waits at the closed gate of this step. */
+  addTaskUpTo(task: string, step: string): Promise<void>
+  openGate(task: string, step: string): Promise<void>
   /** The first line of the task of which `wanted` is true, as soon as the log has it. */
   line(task: string, wanted: (line: LogLine) => boolean): Promise<LogLine>
   has(task: string, wanted: (line: LogLine) => boolean): boolean
-  /** Resolves when an agent works on this step of the task, with its gate closed. */
-  step(task: string, name: string): Promise<unknown>
   /** Resolves when the event stream has the end of the turn. */
   ended(turn: string): Promise<unknown>
   /** Kills processes at the same moment, with SIGKILL. */
@@ -141,17 +139,20 @@ export async function startInstallation(): Promise<Installation> {
     throw error
   }
 
+  const addTask = async (taskId: string) => {
+    await ask('POST', '/board/tasks', { taskId, title: `Write ${taskId}.txt` }, taskId)
+  }
   return {
     ...{ db, root, ask, events, evidence, webhook, server, pmo, worker, autopilot, sensor, remaining },
-    closeGate: (task, step) => writeFile(gate(task, step), ''),
-    openGate: (task, step) => rm(gate(task, step)),
-    async addTask(taskId) {
-      await ask('POST', '/board/tasks', { taskId, title: `Write ${taskId}.txt` }, taskId)
+    addTask,
+    async addTaskUpTo(task, step) {
+      await writeFile(gate(task, step), '')
+      await addTask(task)
+      await until(`step ${step} of ${task}`, async () => existsSync(`${gate(task, step)}.reached`) || undefined)
     },
+    openGate: (task, step) => rm(gate(task, step)),
     line: (task, wanted) => until(`a line of ${task}`, async () => find(task, wanted)),
     has: (task, wanted) => find(task, wanted) !== undefined,
-    step: (task, name) =>
-      until(`step ${name} of ${task}`, async () => existsSync(`${gate(task, name)}.reached`) || undefined),
     ended: (turn) => until(`the end of ${turn}`, async () => events.ended.has(turn) || undefined),
     async kill(...slots) {
       witnessed = [...witnessed, ...alive()]

@@ -65,9 +65,7 @@ const whileRunning: Joint = {
   name: 'the worker while the turn runs',
   from: 'view',
   async act(s, task) {
-    await s.closeGate(task, 'plan')
-    await s.addTask(task)
-    await s.step(task, 'plan')
+    await s.addTaskUpTo(task, 'plan')
     await s.kill(s.worker)
     await s.openGate(task, 'plan')
     await s.worker.start()
@@ -78,9 +76,7 @@ const whileChildRuns: Joint = {
   name: 'worker and PMO while the turn waits for its child',
   from: 'view',
   async act(s, task) {
-    await s.closeGate(task, 'help')
-    await s.addTask(task)
-    await s.step(task, 'help')
+    await s.addTaskUpTo(task, 'help')
     await s.kill(s.worker, s.pmo)
     await s.openGate(task, 'help')
     await Promise.all([s.worker.start(), s.pmo.start()])
@@ -91,9 +87,7 @@ const afterDelivery: Joint = {
   name: 'the autopilot after the turn delivered, before the board noticed',
   from: 'view',
   async act(s, task) {
-    await s.closeGate(task, 'write')
-    await s.addTask(task)
-    await s.step(task, 'write')
+    await s.addTaskUpTo(task, 'write')
     const { payload } = await s.line(task, (line) => typeof line.payload['agentTurnId'] === 'string')
     s.autopilot.cli.signal('SIGSTOP')
     await s.openGate(task, 'write')
@@ -136,9 +130,7 @@ const afterAcceptance: Joint = {
   name: 'the autopilot after the acceptance, before the log is in the snapshot',
   from: 'view',
   async act(s, task) {
-    await s.closeGate(task, 'write')
-    await s.addTask(task)
-    await s.step(task, 'write')
+    await s.addTaskUpTo(task, 'write')
     // A folder in its place: the snapshot cannot be replaced until it is gone.
     const snapshot = join(s.root, 'state', 'tasks.snapshot.json')
     await rename(snapshot, `${snapshot}.before`)

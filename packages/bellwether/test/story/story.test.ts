@@ -8,12 +8,13 @@ import { systemClock, systemRandom } from '@bellwether/base'
 import { checkTurns } from '@bellwether/demo'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { rebuildSnapshot } from '../../src/board/repair/rebuild.js'
-import { Reader } from '../../src/board/log/replay.js'
+import { Reader } from '../../src/board/log/fold/replay.js'
 import { readBudget } from '../../src/kernel/reads/budgets.js'
 import { systemDisk } from '../../src/ports/disk/disk.js'
 import { systemMachine } from '../../src/ports/disk/machine.js'
 import { uuidv7 } from '../../src/ports/ids.js'
 import { quietLog } from '../support/quiet-log.js'
+import { differingReplays } from '../support/replays.js'
 import { thorough } from '../support/thorough.js'
 import { until } from '../support/until.js'
 import { project, startInstallation, type Installation } from './installation.js'
@@ -124,6 +125,7 @@ it('[T2.5] the webhook got every event in order, through all deaths of the PMO',
 })
 
 it('after all of it the snapshot of a clean shutdown equals the log, and no process is left', async () => {
+  expect(await differingReplays(s.db)).toEqual([])
   await s.shutDown()
   const ports = {
     disk: systemDisk,

@@ -4,6 +4,7 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { onTestFinished } from 'vitest'
 import { initFolder } from '../../src/cli/start/init.js'
+import { dataFolderOf } from '../../src/runtime/data-folder.js'
 import { testFolder } from './postgres.js'
 import { runCli, type Cli, type CliOptions } from './process.js'
 
@@ -34,16 +35,16 @@ const readyMs = 60_000
 export async function testProject(): Promise<Project> {
   const folder = await testFolder()
   initFolder(folder)
+  const data = dataFolderOf(folder)
   const started: Cli[] = []
   onTestFinished(async () => {
     for (const cli of started) if (cli.alive()) cli.signal('SIGTERM')
     await Promise.all(started.map((cli) => cli.ended))
-    await rm(folder, { recursive: true, force: true })
+    for (const path of [folder, data]) await rm(path, { recursive: true, force: true })
   })
-  const data = join(folder, '.bellwether')
   const start: Project['start'] = (args = [], options = {}) => {
     const port = args.includes('--port') ? [] : ['--port', '0']
-    const cli = runCli(['up', ...port, '--json', '--parent-pipe', ...args], { cwd: folder, ...options })
+    const cli = runCli(['up', ...port, '--trust', '--json', '--parent-pipe', ...args], { cwd: folder, ...options })
     started.push(cli)
     return cli
   }
@@ -64,10 +65,15 @@ export async function testProject(): Promise<Project> {
   }
 }
 
+/** `up` prints the key only when it creates it. */
+export function adminKeyOf({ adminKey, adminKeyFile }: Facts): string {
+  return typeof adminKey === 'string' ? adminKey : readFileSync(String(adminKeyFile), 'utf8').trim()
+}
+
 export async function ask(facts: Facts, path: string, init: { method?: string; body?: object } = {}) {
   const response = await fetch(`${String(facts['url'])}${path}`, {
     method: init.method ?? 'GET',
-    headers: { 'x-api-key': String(facts['adminKey']), 'content-type': 'application/json' },
+    headers: { 'x-api-key': adminKeyOf(facts), 'content-type': 'application/json' },
     ...(init.body === undefined ? {} : { body: JSON.stringify(init.body) }),
   })
   return { status: response.status, body: (await response.json()) as Record<string, unknown> }

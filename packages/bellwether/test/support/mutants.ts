@@ -5,8 +5,7 @@
 import { spawnSync } from 'node:child_process'
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { systemClock } from '@bellwether/base'
-import { thorough } from './thorough.js'
+import { thorough, today } from './thorough.js'
 
 /** Removes one guard. */
 export interface Mutation {
@@ -15,13 +14,12 @@ export interface Mutation {
   readonly file: string
   readonly from: string
   readonly to: string
-  /** One of these must fail. They need no database. */
+  /** One of these must fail. */
   readonly tests: readonly string[]
 }
 
 /** One mutation, another each day; in `npm run thorough` all of them. */
 export function sampleOf(mutations: readonly Mutation[]): readonly Mutation[] {
-  const today = Math.floor(systemClock.wallMs() / 86_400_000)
   return mutations.filter((_, index) => thorough || index === today % mutations.length)
 }
 
@@ -93,7 +91,7 @@ export function runMutations(
 ): void {
   mkdirSync(folder, { recursive: true })
   try {
-    for (const part of ['src', 'test/board', 'test/view', 'test/cli', 'test/support', 'package.json'])
+    for (const part of ['src', 'test/board', 'test/view', 'test/ports', 'test/cli', 'test/support', 'package.json'])
       cpSync(`${packageFolder}${part}`, `${folder}/${part}`, { recursive: true })
     writeFileSync(`${folder}/mutants.config.ts`, config)
     for (const mutation of mutations) onResult(mutation, failedBy(mutation))

@@ -79,7 +79,7 @@ async function waitReady(port: number, child: ChildProcess, output: () => string
 }
 
 export async function startNats(
-  options: { jetstream?: boolean; port?: number; storeDir?: string } = {},
+  options: { jetstream?: boolean; port?: number; storeDir?: string; flags?: readonly string[] } = {},
 ): Promise<NatsServer> {
   const binary = findNatsServer()
   const port = options.port ?? (await freePort())
@@ -90,6 +90,7 @@ export async function startNats(
     '-p',
     String(port),
     ...(options.jetstream === false ? [] : ['-js', '-sd', storeDir]),
+    ...(options.flags ?? []),
   ]
   let child: ChildProcess | undefined
 

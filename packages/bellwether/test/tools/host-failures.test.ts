@@ -179,26 +179,30 @@ it('runs a tool once and reports it although the database fails during claim and
   expect(fences[0]).toEqual({ agentTurnId: turn.agentTurnId, turnEpoch: turn.turnEpoch })
 })
 
-it('lets running calls end on close, and reports the remaining non-idempotent calls as unknown', async () => {
-  const [short, long, free] = [unique('short'), unique('long'), unique('free')]
+const forever: HostedTool['run'] = () => new Promise(() => undefined)
+
+it('lets running calls end on close', async () => {
+  const short = unique('short')
   let finish: () => void = () => undefined
-  const forever: HostedTool['run'] = () => new Promise(() => undefined)
+  const { turn } = await fixture.waitingFor(short)
+  const host = await fixture.hosting([tool(short, () => new Promise((resolve) => (finish = () => resolve('done'))))])
+  await until('it runs', async () => host.running === 1 || undefined)
+  const closing = host.close(60_000)
+  finish()
+  await closing
+  expect(await fixture.resultsOf(turn)).toMatchObject([{ status: 'success', result: 'done' }])
+})
+
+it('reports the non-idempotent calls that outlast a close as unknown', async () => {
+  const [long, free] = [unique('long'), unique('free')]
   const tools = [
-    tool(short, () => new Promise((resolve) => (finish = () => resolve('done')))),
     tool(long, forever, { timeoutSeconds: 300 }),
     tool(free, forever, { timeoutSeconds: 300, idempotent: true }),
   ]
-  const turns = [
-    await fixture.waitingFor(short),
-    await fixture.waitingFor(long),
-    await fixture.waitingFor(free, { idempotent: true }),
-  ]
+  const turns = [await fixture.waitingFor(long), await fixture.waitingFor(free, { idempotent: true })]
   const host = await fixture.hosting(tools)
-  await until('all run', async () => host.running === 3 || undefined)
-  const closing = host.close(300)
-  finish()
-  await closing
-  expect(await fixture.resultsOf(turns[0]!.turn)).toMatchObject([{ status: 'success', result: 'done' }])
-  expect(await fixture.resultsOf(turns[1]!.turn)).toMatchObject([{ status: 'failed', error: { code: 'unknown' } }])
-  expect(await waitsOf(fixture.t, turns[2]!.turn.agentTurnId)).toMatchObject([{ wait_status: 'waiting' }])
+  await until('both run', async () => host.running === 2 || undefined)
+  await host.close(50)
+  expect(await fixture.resultsOf(turns[0]!.turn)).toMatchObject([{ status: 'failed', error: { code: 'unknown' } }])
+  expect(await waitsOf(fixture.t, turns[1]!.turn.agentTurnId)).toMatchObject([{ wait_status: 'waiting' }])
 })

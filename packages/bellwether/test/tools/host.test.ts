@@ -2,6 +2,7 @@
 import { expect, it } from 'vitest'
 import { resendCommands } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import type { HostedTool } from '../../src/worker/tools/tool.js'
+import { actionStep } from '../../src/worker/ui-action.js'
 import { project, target } from '../support/kernel.js'
 import { fingerprint, headOf, waitsOf } from '../support/kernel-rows.js'
 import { until } from '../support/until.js'
@@ -29,6 +30,23 @@ it('runs calls without any bell, checks their arguments, and reports their resul
       error: { code: 'invalid_arguments', message: expect.stringContaining('"id" must be of type string') },
     },
   ])
+})
+
+it('does not run an action with a tool that the agent’s file does not list, although the roster declares it', async () => {
+  const [name, agentId] = [unique('shell'), unique('agent')]
+  const { t } = fixture
+  await t.agents(agentId)
+  await t.kernel.putTool({ projectId: project, toolName: name })
+  await t.kernel.uiAction({ projectId: project, agentId, actionId: 'a', toolName: name, args: {} })
+  const [turn] = await t.claim()
+  await t.kernel.suspend({ ...turn!, ...actionStep(turn!) }, 30)
+  const own = await fixture.waitingFor(name)
+  const ran: string[] = []
+  const run = async (_args: unknown, call: { readonly agentId: string }) => void ran.push(call.agentId)
+  await fixture.hosting([tool(name, run)], { mayAct: (agent, one) => agent !== agentId || one !== name })
+  await fixture.resultsOf(own.turn)
+  expect(await fixture.resultsOf(turn!)).toMatchObject([{ status: 'failed', error: { code: 'tool_not_allowed' } }])
+  expect(ran).toEqual([own.turn.agentId])
 })
 
 it('[T3.3d] [T8.2] ignores control keys, ids and other turns in a tool result', async () => {

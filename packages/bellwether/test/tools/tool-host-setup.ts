@@ -1,11 +1,16 @@
 /** A tool host on a real kernel, for tests: hosts that poll, calls that wait for them, and the results that their turns get. */
-import { systemClock } from '@bellwether/base'
+import { defined, systemClock } from '@bellwether/base'
 import { afterEach, expect } from 'vitest'
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import type { Kernel } from '../../src/kernel/kernel.js'
 import type { ToolCall } from '../../src/kernel/verbs/turn/suspend.js'
 import { openCatalogue } from '../../src/worker/tools/catalogue.js'
-import { openToolHost, type ToolHost, type ToolHostSettings } from '../../src/worker/tools/host.js'
+import {
+  openToolHost,
+  type ToolHost,
+  type ToolHostOptions,
+  type ToolHostSettings,
+} from '../../src/worker/tools/host.js'
 import type { HostedTool } from '../../src/worker/tools/tool.js'
 import { kernelPerFile, project } from '../support/kernel.js'
 import { waitsOf } from '../support/kernel-rows.js'
@@ -26,6 +31,7 @@ interface HostOptions {
   readonly kernel?: Partial<Kernel>
   readonly name?: string
   readonly settings?: Partial<ToolHostSettings>
+  readonly mayAct?: ToolHostOptions['mayAct']
 }
 
 /** Checks that the host polls, finds no call and runs none. */
@@ -50,7 +56,10 @@ export function toolHostTests() {
       return t
     },
     /** A host that polls every 20 ms; the test calls `beat` itself. */
-    async hosting(tools: readonly HostedTool[], { kernel = {}, name = t.ids.next(), settings = {} }: HostOptions = {}) {
+    async hosting(
+      tools: readonly HostedTool[],
+      { kernel = {}, name = t.ids.next(), settings = {}, mayAct }: HostOptions = {},
+    ) {
       const stop = new AbortController()
       const host = await openToolHost({
         kernel: { ...t.kernel, ...kernel },
@@ -61,6 +70,7 @@ export function toolHostTests() {
         projectId: project,
         catalogue: openCatalogue(tools, []),
         signal: stop.signal,
+        ...defined({ mayAct }),
         settings: { concurrency: 8, pollSeconds: 0.02, beatSeconds: 60, silentSeconds: 30, ...settings },
       })
       hosts.push({ host, stop })

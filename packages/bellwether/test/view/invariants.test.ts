@@ -4,7 +4,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import type { FileRow, MessageSource } from '@bellwether/protocol'
 import { uuidv7 } from '../../src/ports/ids.js'
 import { sentinelSaw } from '../../src/http/routes/pipe.js'
-import { openView } from '../../src/view/fusion.js'
+import { openFusion } from '../../src/view/fusion.js'
 import { Tree } from '../../src/view/tree/tree.js'
 import { handClock } from '../support/hand-clock.js'
 import { quietLog } from '../support/quiet-log.js'
@@ -97,14 +97,14 @@ describe('any sequence of reports', () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 40, size: 'max' }), async (steps) => {
         const clock = handClock()
-        const { view, fusion } = openView({
-          name: 'v',
-          settings: { ...settings, live: false, sessionTimeoutSeconds: 1e6, auditIntervalSeconds: 1e6 },
+        const fusion = openFusion({
+          views: { v: { ...settings, live: false, sessionTimeoutSeconds: 1e6, auditIntervalSeconds: 1e6 } },
           clock,
           ids: uuidv7(clock, { bytes: (count) => new Uint8Array(count) }),
           random: { next: () => 0, bytes: (count) => new Uint8Array(count) },
           log: quietLog,
         })
+        const view = fusion.view('v')
         const connect = () =>
           view.connect({ taskId: 'one', clientInfo: {}, timeoutSeconds: undefined, clientAddress: '' })
         let session = connect()

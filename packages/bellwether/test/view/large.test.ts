@@ -1,7 +1,7 @@
 /**
  * Tests that queries and changes of large trees yield the event loop, so that heartbeats and other views continue. The tests
  * count how often the work yielded, which does not depend on the speed of the machine. With BELLWETHER_LARGE=1000000 the trees
- * have a million entries, and the longest processor time between two turns of the event loop is printed (docs/view.md).
+ * have a million entries, and the longest processor time between two turns of the event loop is printed (docs/guides/view.md).
  */
 import type * as Timers from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'

@@ -6,7 +6,7 @@ import type { FileRow, IngestMetadata, MessageSource, PipeCommand, SourceType } 
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { uuidv7 } from '../../src/ports/ids.js'
-import { openView } from '../../src/view/fusion.js'
+import { openFusion } from '../../src/view/fusion.js'
 import type { Session } from '../../src/view/sessions/sessions.js'
 import { handClock } from '../support/hand-clock.js'
 import { quietLog } from '../support/quiet-log.js'
@@ -124,14 +124,14 @@ interface Outcome {
 
 async function play(steps: readonly (typeof step extends fc.Arbitrary<infer S> ? S : never)[]): Promise<Outcome> {
   const clock = handClock()
-  const { view, fusion } = openView({
-    name: 'v',
-    settings: { ...settings, sessionTimeoutSeconds: 1e6, auditIntervalSeconds: 1e6 },
+  const fusion = openFusion({
+    views: { v: { ...settings, sessionTimeoutSeconds: 1e6, auditIntervalSeconds: 1e6 } },
     clock,
     ids: uuidv7(clock, { bytes: (count) => new Uint8Array(count) }),
     random: { next: () => 0, bytes: (count) => new Uint8Array(count) },
     log: quietLog,
   })
+  const view = fusion.view('v')
   const disk = new Disk(() => clock.wallMs() / 1_000)
   const sessions = ['one', 'two'].map((taskId) =>
     view.connect({ taskId, clientInfo: {}, timeoutSeconds: undefined, clientAddress: '' }),

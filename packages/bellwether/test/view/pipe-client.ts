@@ -12,7 +12,7 @@ import { openFusion, type Fusion } from '../../src/view/fusion.js'
 import type { ViewSettings } from '../../src/view/view.js'
 import { afterEach, beforeEach } from 'vitest'
 import { handClock, type HandClock } from '../support/hand-clock.js'
-import { sendRequest, type TestResponse } from '../support/http.js'
+import { sendRequest, type TestResponse } from '../support/servers/http.js'
 import { recordedLog, type LogLine } from '../support/recorded-log.js'
 
 export type Answer = TestResponse<Body>

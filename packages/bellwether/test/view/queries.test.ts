@@ -80,6 +80,11 @@ describe('trees', () => {
       path: '/z',
       content_type: 'file',
     })
+    const some = (await server.get('/views/v/tree?path=/z&fields=name,size')).body
+    expect(Object.keys(some).toSorted()).toEqual(
+      ['content_type', 'job_id', 'job_pending', 'name', 'path', 'size', 'source_id'].toSorted(),
+    )
+    expect((await server.get('/views/v/tree?fields=name,sise')).body).toMatchObject({ status: 400 })
     expect((await server.get('/views/v/tree?path=/nobody')).body).toMatchObject({ status: 404, code: 'unknown_path' })
   })
 

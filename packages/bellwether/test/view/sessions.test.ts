@@ -232,7 +232,7 @@ describe('sync to now', () => {
     await one.send('realtime', [file('/mine')], { metadata: { barriers: [command?.barrier_id] } })
     await two.commands()
     await two.send('realtime', [], { metadata: { barriers: [command?.barrier_id] } })
-    expect((await reader).body).toMatchObject({ synced: true, asked: 2, passed: 2, missing: [] })
+    expect((await reader).body).toMatchObject({ synced: true, sensors: 2, passed: 2, missing: [] })
   })
 
   it('[V4.1] sync names the sessions that did not confirm in time or ended', async () => {
@@ -245,7 +245,7 @@ describe('sync to now', () => {
     await one.end()
     await server.pass(4)
     const { body } = await reader
-    expect(body).toMatchObject({ synced: false, asked: 2, passed: 0 })
+    expect(body).toMatchObject({ synced: false, sensors: 2, passed: 0 })
     expect(new Set(body['missing'] as string[])).toEqual(new Set([one.id, two.id]))
   })
 })

@@ -40,6 +40,23 @@ it('[W2.1] charges a turn after ten shared deaths, even if it is not alone', asy
   expect(await deathsOf(one!)).toBe(1)
 })
 
+it('[W2.1] counts a last death once, although several watchdogs find it at the same moment', async () => {
+  const names = Array.from({ length: 40 }, (_, n) => `last-${n}`)
+  await t.agents(...names)
+  for (const name of names) {
+    await signIn(t.db, name, target, 1, 1)
+    await enqueueTurn(t, name)
+    await t.claim(1, name)
+  }
+  await t.advance(40)
+  const reclaimSome = () =>
+    t.all(`select * from state.reclaim($1, 30, 1, '-infinity'::timestamptz, 'infinity'::timestamptz, 3)`, target)
+  for (let round = 0; round < 20; round += 1) await Promise.all(Array.from({ length: 8 }, reclaimSome))
+  expect(await t.all('select deaths, count(*)::int from state.agent_inbox group by 1')).toEqual([
+    { deaths: 1, count: names.length },
+  ])
+})
+
 it('[W2.1] charges nothing to a turn that was alone in a worker that shut down, and charges it in the next life', async () => {
   const [turn] = await runIn('drained', 'alone')
   await signOut(t.db, 'drained')

@@ -6,7 +6,7 @@ import { prune } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { openRelay } from '../../src/pmo/relay.js'
 import { notifyStream } from '../../src/ports/stream/notify.js'
 import type { Ring } from '../../src/ports/bell/bell.js'
-import { kernelPerFile } from '../support/kernel.js'
+import { kernelPerFile, project, target } from '../support/kernel.js'
 import { deliverTurn } from '../support/kernel-turns.js'
 import { quietLog } from '../support/quiet-log.js'
 import { silentBell } from '../support/silent-bell.js'
@@ -266,6 +266,58 @@ it('[T2.5] a reader whose page ends between the task event and the state event o
   expect(await outboxEnd(t.db)).toEqual({ newest: all.at(-1)!.cursor, readable: all.at(-1)!.cursor })
   expect(await readEvents(t.db, all.at(-1)!.cursor, 100)).toEqual([])
   // After retention, the cursor between the two is behind it; the cursor after them is not.
+  await t.advance(40 * 86_400)
+  await prune(t.db, 30)
+  await expect(readEvents(t.db, all.at(-2)!.cursor, 100)).rejects.toMatchObject({ code: 'cursor_reset' })
+  expect(await readEvents(t.db, all.at(-1)!.cursor, 100)).toEqual([])
+})
+
+it('[T2.5] a reader whose pages end inside a row with the leases or starts of a batch gets each event once', async () => {
+  const fleet = Array.from({ length: 40 }, (_, at) => `packed-${at}`)
+  await t.agents(...fleet)
+  const traceparent = '00-0123456789abcdef0123456789abcdef-0123456789abcdef-01'
+  await t.kernel.enqueueMany(
+    fleet.map((agentId, at) => ({ projectId: project, agentId, ...(at === 20 ? { traceparent } : {}) })),
+  )
+  const claimant = { workerTarget: target, workerId: 'w', max: 40, resumeLeaseSeconds: 30 }
+  expect((await t.kernel.claim(claimant)).turns).toHaveLength(40)
+  const all = await readEvents(t.db, start, 1_000)
+  for (const status of ['dispatched', 'running']) {
+    const agents = all.filter(({ payload }) => payload.status === status).map(({ payload }) => String(payload.agent_id))
+    expect(agents.toSorted()).toEqual(fleet.toSorted())
+  }
+  expect(all).toHaveLength(80)
+  expect(all.filter(({ payload }) => payload.traceparent === traceparent)).toHaveLength(2)
+  const rows = await t.all(
+    `select from state.outbox where (xid, event_id) > (split_part($1, ':', 1)::xid8, split_part($1, ':', 2)::bigint)`,
+    start,
+  )
+  expect(rows.length).toBeLessThan(10)
+  for (const page of [1, 7, 16]) {
+    const read = []
+    for (let cursor = start; ; cursor = read.at(-1)!.cursor) {
+      const events = await readEvents(t.db, cursor, page)
+      if (events.length === 0) break
+      read.push(...events)
+    }
+    expect(read).toEqual(all)
+  }
+  const viewed = await t.all<object>(
+    `select event_id, kind, payload, subject, agent_turn_id from state.events
+      where (xid, event_id) > (split_part($1, ':', 1)::xid8, split_part($1, ':', 2)::bigint) order by xid, event_id`,
+    start,
+  )
+  expect(viewed).toEqual(
+    all.map(({ event_id, kind, payload, subject, agent_turn_id }) => ({
+      event_id,
+      kind,
+      payload,
+      subject,
+      agent_turn_id,
+    })),
+  )
+  expect(await outboxEnd(t.db)).toEqual({ newest: all.at(-1)!.cursor, readable: all.at(-1)!.cursor })
+  // Retention removes rows with all their messages.
   await t.advance(40 * 86_400)
   await prune(t.db, 30)
   await expect(readEvents(t.db, all.at(-2)!.cursor, 100)).rejects.toMatchObject({ code: 'cursor_reset' })

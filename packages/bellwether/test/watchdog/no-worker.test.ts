@@ -148,7 +148,7 @@ it('[W2.5] the PMO sends one alert to the webhook when the turns of a target beg
   const url = `http://127.0.0.1:${(hook.address() as AddressInfo).port}/`
   const stop = new AbortController()
   const { log, lines } = recordedLog()
-  const settings = loadSettings({ folder: '/', env: { BELLWETHER__BOARD__ALERT_WEBHOOK_URL: url } })
+  const settings = loadSettings({ folder: '/', env: { BELLWETHER__NOTIFY__WEBHOOK_URL: url } })
   const runtime = { kernel: t.kernel, bell: silentBell, stream: () => silentStream } as unknown as Runtime
   const { ended } = await startPmo({ runtime, settings, log, signal: stop.signal })
   try {
@@ -165,6 +165,8 @@ it('[W2.5] the PMO sends one alert to the webhook when the turns of a target beg
       text: `no worker for target "${target}": 1 turn waits`,
       details: { target, turns: 1, waitingSeconds: expect.any(Number) as number },
       at: expect.any(String) as string,
+      id: expect.stringMatching(/^no_worker /) as string,
+      link: 'http://127.0.0.1:7717/',
     },
   ])
   expect(lines.filter(({ message }) => message.startsWith('no worker for target'))).toHaveLength(1)

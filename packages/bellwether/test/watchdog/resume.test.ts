@@ -1,5 +1,6 @@
 /** W2.3: if a worker dies between a receipt and the resume, nothing is lost and nothing is applied twice. */
 import { expect, it } from 'vitest'
+import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import type { AgentFunction } from '../../src/worker/agent.js'
 import { kernelPerFile, project } from '../support/kernel.js'
 import { eventsOf, headOf, turnRow } from '../support/kernel-rows.js'
@@ -113,6 +114,25 @@ it('[W2.3b] of two workers with the same results one resumes and the other does 
   const states = (await eventsOf(t, turn.agentTurnId, 'state')).map((event) => event.payload.status)
   expect(states).toEqual(['dispatched', 'running', 'suspended', 'running'])
   await t.kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
+})
+
+it('[W2.3b] gives each of many turns to one of several workers that reconcile at the same time', async () => {
+  const names = Array.from({ length: 60 }, (_, n) => `contested-${n}`)
+  await t.agents(...names)
+  for (const name of names) {
+    await suspendedTurn(t, name, grepCalls(`c-${name}`))
+    await reportSuccess(t, `c-${name}`)
+  }
+  await t.claim(names.length)
+  await pass(t, 35, workerOn(t))
+  const handed: ClaimedTurn[] = []
+  const reconcileAll = async (workerId: string): Promise<void> => {
+    handed.push(...(await t.kernel.reconcile({ workerTarget: 'w', workerId, max: 2, resumeLeaseSeconds: 30 })))
+    if (handed.length < names.length) await reconcileAll(workerId)
+  }
+  await Promise.all(Array.from({ length: 8 }, (_, n) => reconcileAll(`w-${n}`)))
+  expect(handed.map((turn) => turn.agentId).toSorted()).toEqual(names.toSorted())
+  for (const { agentTurnId } of handed) await t.kernel.stop({ projectId: project, agentTurnId })
 })
 
 it('[W2.3b] does not reconcile a turn that still waits or has ended', async () => {

@@ -13,7 +13,7 @@ import { kernelPerTest, project, target } from '../support/kernel.js'
 import { startNats } from '../support/nats.js'
 import { quietLog } from '../support/quiet-log.js'
 import { relayed } from '../support/relay.js'
-import { openWebhookReceiver } from '../support/webhook-receiver.js'
+import { openWebhookReceiver } from '../support/servers/webhook-receiver.js'
 
 const t = kernelPerTest()
 

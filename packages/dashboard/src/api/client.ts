@@ -33,13 +33,20 @@ export class Problem extends Error {
 type Options<Key extends RouteKey> = RequestFor<Key> & {
   readonly headers?: Readonly<Record<string, string>>
   readonly signal?: AbortSignal | undefined
+  /** The contract declares the route outside of the API's path. */
+  readonly outside?: true
   /** A field that the answer must have, so that a proxy's answer is not mistaken for an empty list. */
   readonly expects?: ResponseOf<Key> extends infer Answer ? (Answer extends unknown ? keyof Answer : never) : never
 }
 
 export function headersFor(key = session.key()): Record<string, string> {
-  // A form on another site cannot send this header, so the server knows that the request comes from this page.
-  return { 'x-requested-with': 'bellwether', ...(key === undefined ? {} : { 'x-api-key': key }) }
+  const secret = key === undefined ? session.secret() : undefined
+  // A form on another site cannot send these headers, so the server knows that the request comes from this page.
+  return {
+    'x-requested-with': 'bellwether',
+    ...(key === undefined ? {} : { 'x-api-key': key }),
+    ...(secret === undefined ? {} : { 'x-bellwether-session': secret }),
+  }
 }
 
 /** The URL of a route; undefined values of the query are left out. */
@@ -48,13 +55,20 @@ export function urlOf<Key extends RouteKey>(route: Key, params?: ParamsFor<Key>,
 }
 
 export async function ask<Key extends RouteKey>(route: Key, options: Options<Key>): Promise<ResponseOf<Key>> {
+  const text = await askText(route, options)
+  return shaped(read(text), options.expects) as ResponseOf<Key>
+}
+
+/** The response as text, for routes that do not respond with JSON. */
+export async function askText<Key extends RouteKey>(route: Key, options: Options<Key>): Promise<string> {
   const { params, query, body, headers = {}, signal } = options
   const limit = clock.deadline(timeoutMs)
   let response: Response
   let text: string
   try {
-    response = await fetch(urlOf(route, params, query), {
-      method: route.slice(0, route.indexOf(' ')),
+    const [method, path] = route.split(' ') as [string, string]
+    response = await fetch(options.outside === true ? path : urlOf(route, params, query), {
+      method,
       credentials: 'same-origin',
       headers: {
         accept: 'application/json',
@@ -71,7 +85,7 @@ export async function ask<Key extends RouteKey>(route: Key, options: Options<Key
     throw unreachable(limit.aborted)
   }
   noteTime(response)
-  if (response.ok) return shaped(read(text), options.expects) as ResponseOf<Key>
+  if (response.ok) return text
   if (response.status === 401) session.refuse()
   throw problemOf(response.status, text)
 }

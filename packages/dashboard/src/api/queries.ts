@@ -18,7 +18,7 @@ export const meQuery = queryOptions({
 
 export async function listProjects(signal?: AbortSignal): Promise<readonly string[]> {
   const answer = ask('GET /projects', { signal, expects: 'projects' })
-  return (await ifOffered(answer, { projects: [] })).projects.map((one) => one.project_id)
+  return (await ifOffered(answer, { projects: [] })).projects.map((project) => project.project_id)
 }
 
 export const projectsQuery = queryOptions({
@@ -100,12 +100,73 @@ export const turnQuery = (project: string, turn: string) =>
     refetchInterval: (query) => (query.state.data !== undefined && query.state.data.ended_at !== null ? false : 5_000),
   })
 
+/** `isOver`: the turn has ended, so that its spans do not change. */
+export const spansQuery = (project: string, turn: string, isOver: boolean) =>
+  queryOptions({
+    queryKey: ['spans', project, turn, isOver],
+    queryFn: ({ signal }) =>
+      ask('GET /projects/:project/turns/:turn/spans', { params: { project, turn }, signal, expects: 'spans' }),
+    placeholderData: keepPreviousData,
+    refetchInterval: isOver ? false : 5_000,
+  })
+
+export const replayQuery = (project: string, turn: string) =>
+  queryOptions({
+    queryKey: ['replay', project, turn],
+    queryFn: ({ signal }) => ask('GET /projects/:project/turns/:turn/replay', { params: { project, turn }, signal }),
+    // The trail of an ended turn never changes.
+    staleTime: Infinity,
+  })
+
+export const exportTurn = (project: string, turn: string) =>
+  ask('GET /projects/:project/turns/:turn/export', { params: { project, turn } })
+
 export const cardQuery = (project: string, card: string) =>
   queryOptions({
     queryKey: ['card', project, card],
     queryFn: ({ signal }) => ask('GET /projects/:project/cards/:card', { params: { project, card }, signal }),
     // Cards never change.
     staleTime: Infinity,
+  })
+
+export const schedulesQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['schedules', project],
+    queryFn: ({ signal }) =>
+      ask('GET /projects/:project/schedules', {
+        params: { project },
+        query: { limit: 500 },
+        signal,
+        expects: 'schedules',
+      }),
+    refetchInterval: 10_000,
+  })
+
+export const scheduleQuery = (project: string, schedule: string) =>
+  queryOptions({
+    queryKey: ['schedules', project, schedule],
+    queryFn: ({ signal }) =>
+      ask('GET /projects/:project/schedules/:schedule', {
+        params: { project, schedule },
+        signal,
+        expects: 'next_fires',
+      }),
+    refetchInterval: 10_000,
+  })
+
+export const firesQuery = (project: string, schedule: string) =>
+  infiniteQueryOptions({
+    queryKey: ['schedules', project, schedule, 'fires'],
+    queryFn: ({ pageParam: cursor, signal }) =>
+      ask('GET /projects/:project/schedules/:schedule/fires', {
+        params: { project, schedule },
+        query: { cursor, limit: 50 },
+        signal,
+        expects: 'fires',
+      }),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: nextPage,
+    refetchInterval: 10_000,
   })
 
 export const questionsQuery = (project: string) =>
@@ -122,6 +183,34 @@ export const questionsQuery = (project: string) =>
         { questions: [] },
       ),
     refetchInterval: 10_000,
+  })
+
+export const approvalsQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['approvals', project],
+    queryFn: ({ signal }) =>
+      ifOffered(
+        ask('GET /projects/:project/approvals', {
+          params: { project },
+          query: { limit: 500 },
+          signal,
+          expects: 'approvals',
+        }),
+        { approvals: [] },
+      ),
+    // A program that asks while its turn runs causes no event.
+    refetchInterval: 5_000,
+  })
+
+export const grantsQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['grants', project],
+    queryFn: ({ signal }) =>
+      ifOffered(
+        ask('GET /projects/:project/grants', { params: { project }, query: { limit: 500 }, signal, expects: 'grants' }),
+        { grants: [] },
+      ),
+    refetchInterval: 30_000,
   })
 
 export const interventionsQuery = (project: string, kind: string | undefined) =>
@@ -181,10 +270,21 @@ export const taskQuery = (task: string) =>
     refetchInterval: 10_000,
   })
 
+export const checksQuery = queryOptions({
+  queryKey: ['checks'],
+  queryFn: ({ signal }) => ifOffered(ask('GET /board/checks', { signal, expects: 'checks' }), { checks: [] }),
+})
+
 const noComponents: Health = {
   summary: { status: 'ok', units: 0, restarts: 0, changes: 0, troubled: {} },
   components: [],
 }
+
+export const quotasQuery = queryOptions({
+  queryKey: ['quotas'],
+  queryFn: ({ signal }) => ifOffered(ask('GET /quotas', { signal, expects: 'holds' }), { holds: [], limits: [] }),
+  refetchInterval: 5_000,
+})
 
 export const healthQuery = queryOptions({
   queryKey: ['health'],

@@ -12,19 +12,30 @@ import type {
 
 export type {
   Agent,
+  Approval,
+  ApprovalGrant,
   Card,
   ChildTurn,
   Component,
   Entry,
   Fallback,
+  Fire,
   Intervention,
+  LineComment,
   Question,
+  ReplayReport as Replay,
+  Schedule,
+  ScheduleInput,
+  Span,
+  TranscriptEntry,
   Turn,
   TurnDetail,
   TurnFile,
   Worker,
 } from '@bellwether/protocol/http'
 
+export type ApprovalDecision = BodyFor<'POST /projects/:project/approvals/:approval/decision'>
+export type Fork = BodyFor<'POST /projects/:project/turns/:turn/fork'>
 export type Me = ResponseOf<'GET /me'>
 export type Head = NonNullable<Agent['state']>
 export type LastTurn = NonNullable<Agent['last_turn']>
@@ -47,12 +58,17 @@ export type LiveEvent = Pick<
   'kind' | 'agent_turn_id' | 'payload' | 'created_at'
 >
 
-type NewTurn = BodyFor<'POST /projects/:project/agents/:agent/turns'>
+export type NewTurn = BodyFor<'POST /projects/:project/agents/:agent/turns'>
 export type FieldSpec = NonNullable<NewTurn['result_fields']>[number]
 export type ToolAnswer = BodyFor<'POST /projects/:project/tool-calls/:call/result'>
 
 export type Task = BoardTask
 export type TaskDetail = BoardTaskDetail
+/** What a person writes into a task. */
+export type TaskFields = Pick<
+  BodyFor<'PATCH /board/tasks/:task'>,
+  'title' | 'instruction' | 'agent' | 'checks' | 'review'
+>
 export type TaskAction = NonNullable<BodyFor<'PATCH /board/tasks/:task'>['action']>
 export type Recovery = NonNullable<Task['recovery']>
 export type TaskBudget = NonNullable<Task['budget']>
@@ -62,6 +78,8 @@ export type Run = TaskDetail['runs'][number]
 export type Choice = ResponseOf<'GET /board/tasks'>['choice']
 
 export type Health = ResponseOf<'GET /health/components'>
+export type Hold = ResponseOf<'GET /quotas'>['holds'][number]
+export type Spending = ResponseOf<'GET /quotas'>['limits'][number]
 
 export type ViewStats = Extract<ResponseOf<'GET /views/:view/stats'>, { readonly sources: object }>
 export type SourceStats = ViewStats['sources'][string]

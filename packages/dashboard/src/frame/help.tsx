@@ -11,6 +11,7 @@ const keys: readonly (readonly [string, string])[] = [
   ['g f', 'Fleet'],
   ['g b', 'Board'],
   ['g t', 'Turns'],
+  ['g s', 'Schedules'],
   ['g n', 'Needs you'],
   ['g w', 'Workspace'],
   ['g h', 'Health'],

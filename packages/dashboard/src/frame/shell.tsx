@@ -16,6 +16,7 @@ const pages = [
   { name: 'fleet', to: '/p/$project/fleet', title: 'Fleet', short: 'Fleet' },
   { name: 'board', to: '/p/$project/board', title: 'Board', short: 'Board' },
   { name: 'turns', to: '/p/$project/turns', title: 'Turns', short: 'Turns' },
+  { name: 'schedules', to: '/p/$project/schedules', title: 'Schedules', short: 'Clock' },
   { name: 'needs-you', to: '/p/$project/needs-you', title: 'Needs you', short: 'You' },
   { name: 'workspace', to: '/p/$project/workspace', title: 'Workspace', short: 'Files' },
   { name: 'health', to: '/p/$project/health', title: 'Health', short: 'Health' },
@@ -78,7 +79,7 @@ function Navigation({ project, isCompact = false }: { readonly project: string; 
     ? 'relative flex flex-col items-center gap-0.5 px-1 pt-1.5 pb-1 text-xs text-ink-2 aria-[current=page]:font-semibold aria-[current=page]:text-ink'
     : 'flex items-center gap-2.5 rounded px-2 py-1.5 text-ink-2 hover:bg-hover aria-[current=page]:bg-hover aria-[current=page]:font-semibold aria-[current=page]:text-ink'
   return (
-    <nav aria-label="Pages" className={isCompact ? 'grid grid-cols-6' : 'flex flex-col gap-0.5'}>
+    <nav aria-label="Pages" className={isCompact ? 'grid grid-cols-7' : 'flex flex-col gap-0.5'}>
       {pages.map(({ name, to, title, short }) => (
         <Link
           key={name}
@@ -102,7 +103,9 @@ function NeedsCount({ count, isCompact }: { readonly count: number; readonly isC
   const place = isCompact ? 'absolute top-0 left-1/2 ml-2' : ''
   const isShown = count > 0
   return (
+    // A new element per count: centred digits that move when one is added would count as a layout shift.
     <span
+      key={count}
       className={`min-w-5 rounded-full px-1 text-center text-xs leading-5 font-semibold ${place} ${isShown ? 'bg-person-soft text-person' : 'invisible'}`}
     >
       {count > 99 ? '99+' : count}

@@ -10,6 +10,7 @@ export const places: Readonly<Record<string, string>> = {
   f: 'fleet',
   b: 'board',
   t: 'turns',
+  s: 'schedules',
   n: 'needs-you',
   w: 'workspace',
   h: 'health',

@@ -23,18 +23,19 @@ export function applyEvents(client: QueryClient, project: string, events: readon
   const turns = new Set(events.map((event) => event.agent_turn_id))
   for (const [key] of client.getQueriesData({ queryKey: ['turn', project] })) if (turns.has(String(key[2]))) touch(key)
   if (events.some(isAboutPeople)) touch(['questions', project])
+  if (events.some(mayConcernApprovals)) touch(['approvals', project])
   if (events.some((event) => event.kind === 'task' && event.payload['error'] !== undefined))
     touch(['interventions', project])
 }
 
+/** A turn that suspends or ends may ask for an approval, or withdraw one. */
+const mayConcernApprovals = (event: LiveEvent) =>
+  event.kind === 'task' || metadataOf(event)['activity'] === 'awaiting_tool_result'
+
 /** A question was asked, or an ended turn may have withdrawn one. */
-function isAboutPeople({ kind, payload }: LiveEvent): boolean {
-  if (kind === 'task') return true
+const isAboutPeople = (event: LiveEvent) => event.kind === 'task' || metadataOf(event)['current_tool'] === 'ask_person'
+
+function metadataOf({ payload }: LiveEvent): Readonly<Record<string, unknown>> {
   const metadata = payload['metadata']
-  return (
-    typeof metadata === 'object' &&
-    metadata !== null &&
-    'current_tool' in metadata &&
-    metadata.current_tool === 'ask_person'
-  )
+  return typeof metadata === 'object' && metadata !== null ? (metadata as Record<string, unknown>) : {}
 }

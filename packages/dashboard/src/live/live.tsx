@@ -120,7 +120,8 @@ export function useStream(url: string | undefined, key: readonly unknown[]): voi
   }, [client, url, name])
 }
 
-function sleepWhileHidden(stream: Stream): () => void {
+/** Releases the connection while the tab is hidden; the returned function stops that. */
+export function sleepWhileHidden(stream: Stream): () => void {
   let cancel = () => {}
   const update = () => {
     cancel()

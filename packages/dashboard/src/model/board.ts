@@ -1,5 +1,5 @@
 /** Tasks as the board page shows them: columns, what needs a person, how much of a budget is used. Pure. */
-import { dollars } from '@bellwether/protocol/spending'
+import { dollars, reasonInWords } from '@bellwether/protocol/spending'
 import type { QueuePlace, Recovery, Task, TaskBudget } from '../api/types.js'
 import { own } from './own.js'
 import { boardColumns } from './status.js'
@@ -22,7 +22,7 @@ export function columnsOf(tasks: readonly Task[]): Column[] {
   return [...groups].map(([status, group]) => ({ status, tasks: group }))
 }
 
-const personCodes: ReadonlySet<string> = new Set(['approval', 'review', 'held', 'person'])
+const personCodes: ReadonlySet<string> = new Set(['approval', 'review', 'merge', 'held', 'person'])
 
 /** Whether a person has to act. */
 export function needsPerson(task: Task): boolean {
@@ -80,5 +80,17 @@ export function positionText({ place }: QueuePlace): string {
 
 /** A reason with its leading code as words (`incomplete_output: …`) and its instants as local times. */
 export function reasonText(reason: string, nowMs: number): string {
-  return plainTimes(reason, nowMs).replace(/^[a-z]+(?:_[a-z]+)+(?=:|$)/, (code) => code.replaceAll('_', ' '))
+  return reasonInWords(plainTimes(reason, nowMs))
+}
+
+/** The names in a field of a task that should be a list of them. */
+export const namesIn = (value: unknown): string[] =>
+  Array.isArray(value) ? value.filter((one) => typeof one === 'string') : []
+
+/** The fields of a form that differ from what it showed at first. */
+export function changedFields<Fields extends object>(before: Fields, now: Fields): Partial<Fields> {
+  const entries = Object.entries(now).filter(
+    ([name, value]) => JSON.stringify(value) !== JSON.stringify(before[name as keyof Fields]),
+  )
+  return Object.fromEntries(entries) as Partial<Fields>
 }

@@ -23,7 +23,10 @@ export function cascadeOf(components: readonly Component[]): Branch[] {
   const branch = (component: Component): Branch => {
     seen.add(keyOf(component))
     const effects = (onTop.get(keyOf(component)) ?? []).filter((one) => !seen.has(keyOf(one)))
-    return { component, effects: sorted(effects).flatMap((one) => (seen.has(keyOf(one)) ? [] : [branch(one)])) }
+    return {
+      component,
+      effects: sorted(effects).flatMap((effect) => (seen.has(keyOf(effect)) ? [] : [branch(effect)])),
+    }
   }
   const trees = sorted(roots).map(branch)
   const circular = components.filter((component) => !seen.has(keyOf(component)))

@@ -23,7 +23,7 @@ import { boardColumns } from './status.js'
 import { oneLine, pieces, safeUrl, visible } from './text.js'
 import { ago, countdown, span } from './time.js'
 import { rowsOf } from './tree.js'
-import { originOf, fieldsIn, nearestOf, timeline } from './turn.js'
+import { originOf, fieldsIn, nearestOf, timeline, whyOf } from './turn.js'
 
 const now = Date.parse('2030-01-01T12:00:00Z')
 const at = (seconds: number) => new Date(now + seconds * 1_000).toISOString()
@@ -243,6 +243,7 @@ describe('a turn', () => {
       budget_id: 'b',
       parent_budget_id: null,
       exceeded_keys: [],
+      agent_limits: [],
       tokens: { used: 10_000, limit: 100_000 },
       cost_micros: { used: 5, limit: null },
       wall_ms: { used: 60_000, limit: 90_000 },
@@ -253,6 +254,23 @@ describe('a turn', () => {
     expect(nearestOf({ ...budget, nearest: 'tokens' })?.label).toBe('10k / 100k tokens')
     expect(nearestOf({ ...budget, nearest: null })).toBeNull()
     expect(nearestOf(null)).toBeNull()
+  })
+
+  it('says why a turn did not succeed: the first line of its fallback, else its error in words', () => {
+    const fallback = { reason: 'command_exit_3', ended_by: 'worker', cards: 1, tool_results: 0, box_id: null } as never
+    const error = 'command_exit_3'
+    const deliverable = (text: unknown) => ({ content: { text }, fallback }) as never
+    expect(whyOf({ error, deliverable: deliverable('\nThe agent exited with 3: no disk\nmore') })).toBe(
+      'The agent exited with 3: no disk',
+    )
+    for (const other of [
+      null,
+      deliverable(''),
+      deliverable(7),
+      { content: { text: 'a result' }, fallback: null } as never,
+    ])
+      expect(whyOf({ error, deliverable: other })).toBe('agent exited with 3')
+    expect(whyOf({ error: null, deliverable: deliverable('x') })).toBeNull()
   })
 
   it('reads the named fields of a deliverable and none from other forms', () => {

@@ -16,7 +16,7 @@ const text = (value: unknown) => (typeof value === 'string' && value !== '' ? va
 // More than a form can hold.
 const listMax = 200
 
-export function questionIn(question: Question): ParsedQuestion {
+export function questionIn(question: Pick<Question, 'arguments'>): ParsedQuestion {
   const raw = question.arguments
   const args = typeof raw === 'object' && raw !== null ? (raw as Record<string, unknown>) : {}
   const list = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value.slice(0, listMax) : [])

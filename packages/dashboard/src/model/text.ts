@@ -106,10 +106,4 @@ export function bytes(size: number | undefined | null): string {
   return `${unit === 0 ? value : value < 10 ? value.toFixed(1) : Math.round(value)} ${units[unit]}`
 }
 
-export function count(number: number): string {
-  return number.toLocaleString('en-US')
-}
-
-export function plural(number: number, one: string, many = `${one}s`): string {
-  return `${count(number)} ${number === 1 ? one : many}`
-}
+export { count, plural } from '@bellwether/protocol'

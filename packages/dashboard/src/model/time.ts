@@ -64,6 +64,12 @@ export function plainTimes(text: string, nowMs: number): string {
   return text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z/g, (iso) => clockTime(iso, nowMs))
 }
 
+/** Local time of day. */
+export function timeOfDay(iso: string): string {
+  const at = msOf(iso)
+  return at === null ? '–' : new Date(at).toLocaleTimeString('en-GB')
+}
+
 /** Local time of day; with the date when it was not today. */
 export function clockTime(iso: string | null | undefined, nowMs: number): string {
   const at = msOf(iso)

@@ -2,11 +2,11 @@
  * The timeline of a turn: inbox → steps → tools → deliverable, with watchdog interventions in between. Pure. Ordered
  * by time; entries with the same time are ordered by cause.
  */
-import { dollars } from '@bellwether/protocol/spending'
+import { dollars, reasonInWords } from '@bellwether/protocol/spending'
 import type { Card, Step, TurnBudget, TurnDetail, TurnIntervention, Wait } from '../api/types.js'
 import { compact, type BudgetUse } from './board.js'
 import { groupBy } from './group.js'
-import { oneLine } from './text.js'
+import { bytes, oneLine, plural } from './text.js'
 import { msOf, span } from './time.js'
 
 export type Moment =
@@ -111,6 +111,15 @@ export function originOf(turn: Pick<TurnDetail, 'message_type' | 'source_agent_i
   return agent === null || agent === undefined ? 'Added to the inbox' : `Added to the inbox by ${oneLine(agent, 80)}`
 }
 
+/** Why a turn did not succeed: the first sentence of its fallback, else its error in words. */
+export function whyOf({ error, deliverable }: Pick<TurnDetail, 'error' | 'deliverable'>): string | null {
+  if (error === null) return null
+  const content = (deliverable?.fallback ?? null) === null ? undefined : deliverable?.content
+  const text = typeof content === 'object' && content !== null && 'text' in content ? content.text : undefined
+  const [line = ''] = typeof text === 'string' ? text.trim().split('\n') : []
+  return line === '' ? reasonInWords(error) : line
+}
+
 /** The named fields of a deliverable in order; empty if it has another form. */
 export function fieldsIn(content: unknown): { readonly name: string; readonly value: unknown }[] {
   const list = typeof content === 'object' && content !== null && 'fields' in content ? content.fields : undefined
@@ -137,4 +146,17 @@ export function nearestOf(budget: TurnBudget | null): BudgetUse | null {
   const { used, limit } = budget[nearest]
   const format = { tokens: compact, cost_micros: dollars, wall_ms: span }[nearest]
   return { part: fraction, label: `${format(used)} / ${format(limit ?? 0)}${nearest === 'tokens' ? ' tokens' : ''}` }
+}
+
+/** What the turn knew at its start: the cards that its caller gave, and those of earlier turns. */
+export function contextText({
+  context_size: size,
+  session_id: session,
+}: Pick<TurnDetail, 'context_size' | 'session_id'>): string {
+  if (size === null) return '–'
+  const context = `${plural(size.cards, 'card')}, ${bytes(size.bytes)}`
+  if (size.memory === 'none') return `${context}; no memory`
+  const name = size.memory === 'session' ? `session ${session ?? '(none named)'}` : 'box'
+  const cut = size.memory_truncated ? ', older ones left out' : ''
+  return `${context}; memory ${name}: ${plural(size.memory_cards, 'card')}, ${bytes(size.memory_bytes)}${cut}`
 }

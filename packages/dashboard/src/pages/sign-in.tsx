@@ -1,28 +1,39 @@
-/** Sign-in page: takes an API key and keeps it in this tab. A one-time link signs in with a cookie instead. */
-import { useState, type SubmitEvent } from 'react'
+/** Sign-in page: takes an API key and keeps it in this tab, or starts a sign-in with the identity provider. login.ts signs in with a one-time link. */
+import { useEffect, useState, type SubmitEvent } from 'react'
 import { ask, headersFor, Problem } from '../api/client.js'
+import { readProvider, startSignIn, type SignInProvider } from '../api/login.js'
 import { session } from '../api/session.js'
 import { oneLine } from '../model/text.js'
 import { Brand } from '../parts/glyph.js'
 
 export function SignIn() {
   const [key, setKey] = useState('')
-  const [wrong, setWrong] = useState<string>()
+  const [wrong, setWrong] = useState(session.reason())
+  const [provider, setProvider] = useState<SignInProvider>(null)
   const [isSending, setSending] = useState(false)
 
+  // Not a query: the cache is cleared when the session ends, which is when this page opens.
+  useEffect(() => void readProvider().then(setProvider), [])
+
+  const tryTo = async (work: () => Promise<void>) => {
+    setSending(true)
+    setWrong(undefined)
+    try {
+      await work()
+    } catch (error) {
+      setWrong(reasonFor(error))
+    } finally {
+      setSending(false)
+    }
+  }
   const enter = async () => {
     const trimmed = key.trim()
     if (!/^[\x21-\x7e]+$/.test(trimmed))
       return setWrong('Invalid key: it contains characters that keys do not have. Copy the whole key again.')
-    setSending(true)
-    setWrong(undefined)
-    try {
+    await tryTo(async () => {
       await ask('GET /me', { headers: headersFor(trimmed) })
-      session.enter(trimmed)
-    } catch (error) {
-      setWrong(reasonFor(error))
-      setSending(false)
-    }
+      session.enter({ key: trimmed })
+    })
   }
   const submit = (event: SubmitEvent<HTMLFormElement>) => {
     event.preventDefault()
@@ -34,14 +45,23 @@ export function SignIn() {
       <h1 className="flex items-center gap-2 text-lg font-semibold">
         <Brand size={20} />
       </h1>
+      {provider !== null && (
+        <button
+          type="button"
+          className="button button-main mt-4 w-full justify-center"
+          disabled={isSending}
+          onClick={() => void tryTo(() => startSignIn(provider.origin))}
+        >
+          Sign in with {oneLine(provider.name, 60)}
+        </button>
+      )}
       <form className="panel mt-4 space-y-3 p-4" onSubmit={submit}>
         <div>
           <label htmlFor="key" className="font-medium">
             API key
           </label>
           <p id="key-help" className="label">
-            Printed once by <code>bellwether up</code>; make another with{' '}
-            <code>bellwether keys create --role operator</code>. It stays in this tab.
+            Make one with <code>bellwether keys create --role operator</code>. It stays in this tab.
           </p>
         </div>
         <input
@@ -67,7 +87,9 @@ export function SignIn() {
           {isSending ? 'Signing in…' : 'Sign in'}
         </button>
       </form>
-      <p className="mt-3 text-sm text-ink-2">Or open the one-time link that the server prints.</p>
+      <p className="mt-3 text-sm text-ink-2">
+        On the machine of the server you need no key: <code>bellwether open</code> makes a link that signs you in.
+      </p>
     </main>
   )
 }

@@ -53,6 +53,7 @@ const icons = {
   turns: <path d="M3 3v10M3 5h5M3 8h8M3 11h6" />,
   'needs-you': <path d="M8 8a2.6 2.6 0 1 0 0-5.2A2.6 2.6 0 0 0 8 8ZM3 13.5c.6-2.6 2.5-4 5-4s4.4 1.4 5 4" />,
   workspace: <path d="M2 4h4l1.5 1.5H14V12.5H2Z" />,
+  schedules: <path d="M8 1.8a6.2 6.2 0 1 0 0 12.4A6.2 6.2 0 0 0 8 1.8ZM8 4.5V8l2.5 1.5" />,
   health: <path d="M1.5 8.5H5L6.5 4l3 8 1.5-3.5h3.5" />,
   folder: <path d="M2 4h4l1.5 1.5H14V12.5H2Z" />,
   file: <path d="M4 2h5l3 3v9H4ZM9 2v3h3" />,

@@ -1,21 +1,29 @@
 /**
- * Renders text from agents, tasks, files and tools. Always as plain text: markup is never interpreted, only http and
- * https URLs become links, invisible and direction marks are shown, and long text is folded.
+ * Renders text from agents, tasks, files and tools. Always as plain text: markup is never interpreted, http and https URLs open only
+ * after a warning that shows the whole URL, invisible and direction marks are shown, and long text is folded.
  */
 import { useId, useState } from 'react'
+import { Dialog } from './dialog.js'
 import { jsonOf, oneLine, pieces, visible } from '../model/text.js'
 
 // The part shown at first; a button shows the rest.
-const foldedChars = 600
-const foldedLines = 12
+const folds = { short: { chars: 600, lines: 12 }, long: { chars: 4_000, lines: 60 } } as const
 // More text would make the browser slow; the rest is cut with a note.
 const shownMax = 100_000
 
-export function UntrustedText({ text, mono = false }: { readonly text: string; readonly mono?: boolean }) {
+interface UntrustedTextProps {
+  readonly text: string
+  readonly mono?: boolean
+  readonly fold?: keyof typeof folds
+}
+
+export function UntrustedText({ text, mono = false, fold = 'short' }: UntrustedTextProps) {
   const [isOpen, setOpen] = useState(false)
+  const [link, setLink] = useState<string>()
   const id = useId()
-  const isLong = text.length > foldedChars || text.split('\n', foldedLines + 1).length > foldedLines
-  const shown = isLong && !isOpen ? folded(text) : text.slice(0, shownMax)
+  const { chars, lines } = folds[fold]
+  const isLong = text.length > chars || text.split('\n', lines + 1).length > lines
+  const shown = isLong && !isOpen ? text.slice(0, chars).split('\n', lines).join('\n') : text.slice(0, shownMax)
   const isCut = isOpen && text.length > shownMax
   return (
     <div className="min-w-0">
@@ -24,9 +32,15 @@ export function UntrustedText({ text, mono = false }: { readonly text: string; r
           piece.href === undefined ? (
             piece.text
           ) : (
-            <a key={at} className="link" href={piece.href} target="_blank" rel="noopener noreferrer nofollow external">
+            <button
+              key={at}
+              type="button"
+              className="link text-left break-all"
+              title={`Open ${piece.href}`}
+              onClick={() => setLink(piece.href)}
+            >
               {piece.text}
-            </a>
+            </button>
           ),
         )}
         {isLong && !isOpen ? '…' : ''}
@@ -43,12 +57,29 @@ export function UntrustedText({ text, mono = false }: { readonly text: string; r
           {isOpen ? 'Show less' : 'Show all'}
         </button>
       )}
+      {link !== undefined && <LinkWarning href={link} close={() => setLink(undefined)} />}
     </div>
   )
 }
 
-function folded(text: string): string {
-  return text.slice(0, foldedChars).split('\n').slice(0, foldedLines).join('\n')
+/** Shows where a link of untrusted text leads before it is followed. The other page gets neither a referrer nor this window. */
+function LinkWarning({ href, close }: { readonly href: string; readonly close: () => void }) {
+  return (
+    <Dialog name="Open a link" title="Open this link?" close={close}>
+      <p>An agent or a file contains this link. Open it only if you know the site:</p>
+      <p className="my-3 font-mono text-sm break-all">{href}</p>
+      <a
+        className="button button-main"
+        href={href}
+        target="_blank"
+        rel="noopener noreferrer nofollow external"
+        referrerPolicy="no-referrer"
+        onClick={close}
+      >
+        Open in a new tab
+      </a>
+    </Dialog>
+  )
 }
 
 /** One line, with a longer text as tooltip. */

@@ -13,6 +13,7 @@ export const storage = {
     try {
       return storeOf(place).getItem(full(name)) ?? fallback.get(full(name))
     } catch {
+      // The browser blocks storage for this page: the copy in memory is all there is.
       return fallback.get(full(name))
     }
   },

@@ -82,6 +82,8 @@ export function tasksOf(at: At, say: Say): TaskDetail[] {
           : null,
       budget: status === 'pending' ? null : budgetOf(number),
       costMicros: status === 'pending' ? null : 31_000 * number,
+      problem: status === 'blocked' ? say('verify command exited with 1: npm test (not ok 3 - login)') : null,
+      nextStep: nextStepOf(status, isPerson, at(status === 'review' ? 80_000 : 90)),
       next: number === 0 ? { place: 1, of: 2, assignee: 'coder', why: 'of 2 that are ready it comes first' } : null,
     })
     const runs = [
@@ -98,8 +100,69 @@ export function tasksOf(at: At, say: Say): TaskDetail[] {
         turnStatus: 'success',
       },
     ]
-    return { ...task, runs, fields: { instruction: say('Do it well.'), verify: ['npm test'] } }
+    const fields = { instruction: say('Do it well.'), verify: ['npm test'] }
+    return { ...task, runs, fields, ...(isPerson || status === 'blocked' ? judged(status, say) : calm) }
   })
+}
+
+function nextStepOf(status: string, isPerson: boolean, at: string): TaskDetail['nextStep'] {
+  if (isPerson) return { what: 'person', who: null, at, text: `A person decides. The next reminder is at ${at}.` }
+  if (status === 'blocked')
+    return { what: 'retry', who: 'debugger', at, text: `debugger tries again at ${at}, after 2 of 3 attempts failed.` }
+  return { what: status === 'pending' ? 'run' : 'wait', who: 'coder', at: null, text: 'coder runs it next.' }
+}
+
+const calm = { result: null, failure: null, changes: null, moves: [] }
+
+/** A task whose last run was not accepted, or waits for a review. */
+function judged(status: string, say: Say): Pick<TaskDetail, 'result' | 'failure' | 'changes' | 'moves'> {
+  const move = (action: TaskDetail['moves'][number]['action'], effect: string) => ({
+    action,
+    effect,
+    command: `bellwether task ${action} T-3`,
+  })
+  const retry = move('retry', 'coder tries again now, and gets what failed')
+  const done = move('done', 'you did the work yourself: its checks run, and if they pass, it is done')
+  return {
+    result: say('The loop kept only the last line; it adds now.'),
+    failure:
+      status === 'review'
+        ? null
+        : {
+            runId: 'r1',
+            agent: 'coder',
+            agentTurnId: turnId(4),
+            reasonCode: 'incomplete_output',
+            reason: say('verify command exited with 1: npm test (not ok 3 - login)'),
+            files: [{ path: say('report.md'), problem: 'is claimed but does not exist' }],
+            checks: [
+              {
+                check: 'npm test',
+                problem: 'exited with 1',
+                exitCode: 1,
+                durationMs: 2_310,
+                output: say(
+                  'ok 1 - total\nok 2 - basket\nnot ok 3 - login\n  expected: 797\n  actual: 297\n# tests 3\n# fail 1',
+                ),
+              },
+            ],
+          },
+    changes: {
+      runId: 'r1',
+      commit: '4f5c1d2a9b8e7f60514233445566778899aabbcc',
+      files: [
+        { path: say('src/total.mjs'), change: 'changed', claimed: true },
+        { path: 'notes.txt', change: 'added', claimed: false },
+      ],
+      moreFiles: 0,
+      diff: say(
+        '--- a/src/total.mjs\n+++ b/src/total.mjs\n@@ -1,5 +1,5 @@\n export function total(basket) {\n   let cents = 0\n-  for (const { price, count } of basket) cents = price * count\n+  for (const { price, count } of basket) cents += price * count\n   return cents\n }',
+      ),
+      isCut: false,
+      note: null,
+    },
+    moves: [retry, done, move('abort', 'it ends as failed')],
+  }
 }
 
 function budgetOf(number: number): TaskBudget {

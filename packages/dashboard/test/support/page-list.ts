@@ -15,6 +15,7 @@ export const pages: readonly PageCase[] = [
   { path: '/board', title: 'Board', shows: 'Upgrade the payment library', empty: 'No tasks yet' },
   { path: '/turns', title: 'Turns', shows: 'the tests do not pass', empty: 'No turns yet' },
   { path: `/turns/${turnId(0)}`, title: 'Turns /', shows: 'Make the login test pass on CI', empty: null },
+  { path: '/schedules', title: 'Schedules', shows: 'nightly', empty: 'No schedules yet' },
   { path: '/needs-you', title: 'Needs you', shows: 'Ship it today?', empty: 'Nothing needs you' },
   { path: '/workspace', title: 'Workspace', shows: 'report.md', empty: 'No folder is watched' },
   { path: '/health', title: 'Health', shows: 'inotify: too many watches', empty: 'No interventions' },

@@ -4,7 +4,9 @@
  */
 import { spawn, type ChildProcess } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
 import { createRequire } from 'node:module'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -17,6 +19,9 @@ export interface RealServer {
   readonly url: string
   /** The one-time link that `up` prints. */
   readonly loginUrl: string
+  readonly adminKey: string
+  /** What the notification webhook received. */
+  readonly messages: readonly Json[]
   /** A file of the project folder. */
   write(path: string, text: string): void
   /** An agent whose worker is the test. */
@@ -32,6 +37,7 @@ export interface RealServer {
 export interface Claimed {
   readonly agent_turn_id: string
   readonly turn_epoch: number
+  readonly lease_token: string
   readonly kind: string
 }
 
@@ -61,17 +67,31 @@ const timings = {
   BELLWETHER__BOARD__AUTOPILOT_INTERVAL_SECONDS: '1',
 }
 
-export async function openServer(): Promise<RealServer> {
+export async function openServer(env: Readonly<Record<string, string>> = {}): Promise<RealServer> {
   // Under /tmp, where the account that runs the database can reach it.
   const folder = mkdtempSync(join(tmpdir(), 'bellwether-dashboard-'))
   chmodSync(folder, 0o755)
   mkdirSync(join(folder, 'agents'))
   for (const [name, text] of Object.entries(agents)) writeFileSync(join(folder, 'agents', `${name}.md`), text)
+  mkdirSync(join(folder, 'config'))
+  const checks = { 'notes-written': { command: ['test', '-s', 'notes.md'] } }
+  writeFileSync(join(folder, 'config', 'acceptance-policy.json'), JSON.stringify({ checks }))
   writeFileSync(join(folder, 'mallory.txt'), attack)
   writeFileSync(join(folder, 'scribe.json'), JSON.stringify(result))
-  const child = spawn(process.execPath, [...program(), 'up', '--port', '0', '--json', '--parent-pipe'], {
+  const messages: Json[] = []
+  const receiver = createServer((request, response) => {
+    let body = ''
+    request.on('data', (data: Buffer) => (body += data.toString()))
+    request.on('end', () => {
+      messages.push(JSON.parse(body) as Json)
+      response.writeHead(204).end()
+    })
+  })
+  await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve))
+  const hook = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}`
+  const child = spawn(process.execPath, [...program(), 'up', '--port', '0', '--trust', '--json', '--parent-pipe'], {
     cwd: folder,
-    env: { ...process.env, ...timings },
+    env: { ...process.env, ...timings, BELLWETHER__NOTIFY__WEBHOOK_URL: hook, ...env },
     stdio: 'pipe',
   })
   const heard = { err: '' }
@@ -102,6 +122,8 @@ export async function openServer(): Promise<RealServer> {
   return {
     url,
     loginUrl: String(facts['loginUrl']),
+    adminKey: key,
+    messages,
     write: (path, text) => writeFileSync(join(folder, path), text),
     play: async (agent) => void (await ask('PUT', `/projects/${project}/agents/${agent}`, { worker_target: byHand })),
     ask,
@@ -123,6 +145,8 @@ export async function openServer(): Promise<RealServer> {
       const timer = setTimeout(() => child.kill('SIGKILL'), stopMs)
       const [code, signal] = await ended
       clearTimeout(timer)
+      receiver.closeAllConnections()
+      receiver.close()
       // A killed `up` leaves its database running for the next start; here there is none.
       if (signal === 'SIGKILL') endDatabase(folder)
       remove()
@@ -137,7 +161,7 @@ function endDatabase(folder: string): void {
 }
 
 /** The program: the build of `npm test` if there is one, else the source. */
-function program(): readonly string[] {
+export function program(): readonly string[] {
   const cli = join(home, '../bellwether')
   if (process.env['BELLWETHER_TEST_BUILT'] === '1') return [join(cli, 'dist/cli/main.js')]
   // By path: packages cannot be resolved from the child's folder.
@@ -150,7 +174,7 @@ const readyMs = 60_000
 // Longer than it takes to drain; nothing is running by then.
 const stopMs = 30_000
 
-function firstLine(child: ChildProcess, heard: { readonly err: string }): Promise<Json> {
+export function firstLine(child: ChildProcess, heard: { readonly err: string }): Promise<Json> {
   return new Promise((resolve, reject) => {
     let out = ''
     const fail = (why: string) => {

@@ -10,8 +10,12 @@ import {
   type QueryOf,
   type Route,
   type RouteKey,
+  type Fire,
+  type Schedule,
 } from '@bellwether/protocol/http'
 import type { SourceStats } from '../../src/api/types.js'
+import { spansOf } from './spans-data.js'
+import { turnId } from './strings.js'
 import type { World } from './world.js'
 
 export interface Scene {
@@ -63,6 +67,49 @@ const statsNow = (): SourceStats => ({
   full: false,
 })
 
+const fire = (schedule: string, outcome: string | null): Fire => ({
+  schedule,
+  instant: ago(outcome === null ? 90_000_000 : 3_600_000),
+  kind: 'timer',
+  status: 'started',
+  reason: null,
+  skipped: 0,
+  agent_turn_id: outcome === null ? null : turnId(0),
+  task_id: null,
+  outcome,
+  requested_by: null,
+  created_at: ago(3_600_000),
+  ended_at: ago(3_500_000),
+})
+
+const schedulesIn = ({ world }: Scene): readonly Schedule[] =>
+  (['nightly', 'triage'] as const).map((schedule) => ({
+    schedule,
+    source: schedule === 'triage' ? 'file' : 'api',
+    origin: null,
+    definition:
+      schedule === 'triage'
+        ? { every: '6h', task: { title: world.say('Triage new issues') }, missed: 'latest', overlap: 'skip' }
+        : {
+            cron: '30 2 * * *',
+            time_zone: 'Europe/Berlin',
+            agent: 'coder',
+            instruction: 'Update',
+            missed: 'latest',
+            overlap: 'skip',
+          },
+    problem:
+      schedule === 'triage' ? world.say('schedules/triage.toml:1: "every": "1s" must be from 10s to 366d') : null,
+    paused_at: null,
+    paused_by: null,
+    next_fires: [ago(-3_600_000), ago(-90_000_000)],
+    open: 0,
+    last_fire: { ...fire(schedule, 'success'), status: 'failed', reason: world.say('no agent') },
+    created_at: ago(100_000_000),
+    updated_at: ago(100_000_000),
+    updated_by: 'key admin',
+  }))
+
 const sensor = (host: string, role: 'leader' | 'follower', silent_seconds: number) => ({
   session_id: host,
   task_id: host,
@@ -81,8 +128,10 @@ const sensor = (host: string, role: 'leader' | 'follower', silent_seconds: numbe
 
 const handlers: Handlers = {
   'DELETE /logins': () => ({ status: 'signed_out' }),
-  'GET /me': () => ({ key_id: 'k', role: 'admin', name: 'test', project: null, view: null }),
-  'GET /projects': () => ({ projects: ['demo', 'second'].map((project_id) => ({ project_id, created_at: ago(0) })) }),
+  'GET /me': () => ({ key_id: 'k', role: 'admin', name: 'test', project: null, view: null, targets: null }),
+  'GET /projects': () => ({
+    projects: ['demo', 'second'].map((project_id) => ({ project_id, created_at: ago(0), worker_targets: null })),
+  }),
   'GET /projects/:project/agents': (scene, { query }) => {
     const { page: agents, cursor } = page(ifFull(scene, scene.world.agents), query.cursor, query.limit)
     return { agents, cursor }
@@ -102,11 +151,48 @@ const handlers: Handlers = {
     return { turns, cursor }
   },
   'GET /projects/:project/turns/:turn': ({ world }, { params }) => world.detail(params.turn),
+  'GET /projects/:project/turns/:turn/spans': ({ world }, { params }) => ({
+    spans: spansOf(params.turn, Date.parse(world.detail(params.turn)?.created_at ?? ''), (text) => world.say(text)),
+    truncated: false,
+  }),
+  'GET /projects/:project/turns/:turn/transcript': ({ world }, { query: { after = 0, before, limit } }) => {
+    const matching = world.transcript.filter(({ seq }) => (before === undefined ? seq > after : seq < before))
+    const entries = before === undefined ? matching.slice(0, limit) : matching.slice(-limit)
+    const cursor = (before === undefined ? entries.at(-1) : entries[0])?.seq ?? null
+    return { entries, cursor: matching.length > limit ? cursor : null }
+  },
   'POST /projects/:project/turns/:turn/stop': (_, { params }) => ({ agent_turn_id: params.turn, status: 'canceled' }),
   'GET /projects/:project/cards/:card': ({ world }, { params }) => world.card(params.card),
+  'GET /projects/:project/schedules': (scene) => ({ schedules: ifFull(scene, schedulesIn(scene)), cursor: null }),
+  'GET /projects/:project/schedules/:schedule': (scene, { params }) =>
+    schedulesIn(scene).find((one) => one.schedule === params.schedule),
+  'GET /projects/:project/schedules/:schedule/fires': (_, { params }) => ({
+    fires: [
+      fire(params.schedule, 'success'),
+      { ...fire(params.schedule, null), status: 'skipped', reason: 'missed', skipped: 3 },
+    ],
+    cursor: null,
+  }),
+  'POST /projects/:project/schedules/:schedule/run': (_, { params }) => fire(params.schedule, null),
+  'POST /projects/:project/schedules/:schedule/pause': (scene, { params }) =>
+    schedulesIn(scene).find((one) => one.schedule === params.schedule),
+  'POST /projects/:project/schedules': (scene, { body }) => ({
+    ...schedulesIn(scene)[0]!,
+    schedule: body.schedule,
+    definition: { ...body.definition },
+  }),
   'GET /projects/:project/questions': (scene) => ({
     questions: ifFull(scene, scene.world.questions).filter((one) => !scene.isAnswered(one.tool_call_id)),
   }),
+  'GET /projects/:project/approvals': (scene) => ({
+    approvals: ifFull(scene, scene.world.approvals).filter((one) => !scene.isAnswered(one.approval_id)),
+  }),
+  'POST /projects/:project/approvals/:approval/decision': (_, { params }) => ({
+    approval_id: params.approval,
+    status: 'allowed' as const,
+  }),
+  'GET /projects/:project/grants': (scene) => ({ grants: ifFull(scene, scene.world.grants) }),
+  'DELETE /projects/:project/grants/:grant': (_, { params }) => ({ grant_id: params.grant }),
   'POST /projects/:project/tool-calls/:call/result': (_, { params }) => ({
     tool_call_id: params.call,
     status: 'accepted',
@@ -136,7 +222,9 @@ const handlers: Handlers = {
     }
   },
   'GET /board/tasks/:task': ({ world }, { params }) => world.tasks.find(({ taskId }) => taskId === params.task),
+  'GET /board/checks': () => ({ checks: [{ name: 'tests', description: 'npm test' }] }),
   'PATCH /board/tasks/:task': ({ world }, { params }) => world.tasks.find(({ taskId }) => taskId === params.task),
+  'GET /quotas': ({ world }) => ({ holds: world.holds, limits: world.limits }),
   'GET /health/components': (scene) =>
     scene.isEmpty
       ? { summary: { status: 'ok', units: 0, restarts: 0, changes: 0, troubled: {} }, components: [] }

@@ -1,6 +1,7 @@
 /** Complete objects of the HTTP contract, one per resource; tests override what they are about. */
 import type {
   Agent,
+  Approval,
   Card,
   ChildTurn,
   Component,
@@ -34,6 +35,7 @@ export const headOf = (more: Partial<Head> = {}): Head => ({
 export const agentOf = (more: Partial<Agent> = {}): Agent => ({
   agent_id: 'a',
   profile_id: null,
+  memory: 'none',
   worker_target: 'default',
   status: 'active',
   metadata: {},
@@ -101,6 +103,7 @@ export const waitOf = (more: Partial<Wait> = {}): Wait => ({
   started_at: null,
   sent_at: null,
   host_beat_at: null,
+  approval: null,
   created_at: at,
   ...more,
 })
@@ -167,6 +170,24 @@ export const questionOf = (more: Partial<Question> = {}): Question => ({
   ...more,
 })
 
+export const approvalOf = (more: Partial<Approval> = {}): Approval => ({
+  approval_id: 'ap1',
+  agent_id: 'a',
+  agent_turn_id: 't1',
+  tool_call_id: null,
+  tool_name: 'Bash',
+  arguments: { command: 'npm publish' },
+  asked_at: at,
+  deadline: at,
+  status: 'waiting',
+  scope: null,
+  decided_by: null,
+  decided_at: null,
+  reason: null,
+  may_have_run: false,
+  ...more,
+})
+
 export const taskOf = (more: Partial<Task> = {}): Task => ({
   taskId: 'T-1',
   title: 'A task',
@@ -179,6 +200,8 @@ export const taskOf = (more: Partial<Task> = {}): Task => ({
   createdAt: at,
   updatedAt: at,
   waitsFor: null,
+  problem: null,
+  nextStep: { what: 'run', who: 'coder', at: null, text: 'coder runs it next.' },
   waitCode: null,
   waitUntil: null,
   recovery: null,

@@ -15,9 +15,8 @@ export async function atWork(server: RealServer): Promise<Scene> {
   for (const agent of agents) await server.play(agent)
   const beat = async (agent: string, instruction: string, body: object) => {
     const id = await server.run(agent, instruction)
-    const { turn_epoch } = await server.claim()
-    await server.ask('POST', `/turns/${id}/beat`, { turn_epoch, ...body })
-    return { id, turn_epoch }
+    const { turn_epoch, lease_token } = await server.claim()
+    await server.ask('POST', `/turns/${id}/beat`, { turn_epoch, lease_token, ...body })
   }
   await beat('coder-1', 'Make the import faster.', { activity: 'executing_tool', current_tool: 'edit_file' })
   await beat('tester', 'Try the nightly build.', { activity: 'thinking' })
@@ -31,8 +30,8 @@ export async function atWork(server: RealServer): Promise<Scene> {
   await task('Publish the handbook', { agent: 'scribe', requiresApproval: true })
   await task('Announce it', { agent: 'writer', dependencies: ['T-3'] })
   await task('Draft the announcement', { agent: 'writer', priority: 4 })
-  const { agent_turn_id: id, turn_epoch } = await server.claim()
-  await server.ask('POST', `/turns/${id}/beat`, { turn_epoch, activity: 'thinking' })
+  const { agent_turn_id: id, turn_epoch, lease_token } = await server.claim()
+  await server.ask('POST', `/turns/${id}/beat`, { turn_epoch, lease_token, activity: 'thinking' })
   return { turn }
 }
 
@@ -40,22 +39,24 @@ export async function atWork(server: RealServer): Promise<Scene> {
 async function review(server: RealServer): Promise<{ readonly turn: string }> {
   const budget = { max_tokens: 20_000, max_cost_micros: 500_000 }
   const turn = await server.run('reviewer', 'Review the login change, and say whether it can go out today.', { budget })
-  let { turn_epoch } = await server.claim()
+  let { turn_epoch, lease_token } = await server.claim()
   const say = (phase: string, tokens: number, text: string) =>
     server.ask('POST', `/turns/${turn}/steps`, {
       turn_epoch,
+      lease_token,
       step: { phase, status: 'success', metadata: { usage: { total_tokens: tokens }, cost_micros: tokens * 3 } },
       cards: [{ type: 'agent.thought', content: { text } }],
     })
   const suspend = (calls: readonly object[]) =>
     server.ask('POST', `/turns/${turn}/suspend`, {
       turn_epoch,
+      lease_token,
       calls: calls.map((call, at) => ({ tool_call_id: `${turn}-${turn_epoch}-${at}`, ...call })),
     })
   await say('think', 1_840, 'The change touches sessions. I will ask for a second review, and run the tests.')
   const tasks = [{ target_strategy: 'reuse', target_ref: 'greeter', instruction: 'Review the session code.' }]
   await suspend([{ tool_name: 'fork_join', batch: { tasks, deadline_seconds: 60 } }])
-  ;({ turn_epoch } = await server.claim())
+  ;({ turn_epoch, lease_token } = await server.claim())
   await say('think', 2_310, 'The second review found nothing. Now the tests.')
   const started = { tool_call_id: `${turn}-tests`, tool_name: 'run_tests', timeout_seconds: 900 }
   await suspend([{ ...started, arguments: { suite: 'login' } }])

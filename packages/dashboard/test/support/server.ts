@@ -6,9 +6,12 @@ import { readFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { extname, join } from 'node:path'
+import { transcriptText } from '@bellwether/protocol'
 import { problem as problemBody, problemType, routes } from '@bellwether/protocol/http'
+import type { TranscriptEntry } from '../../src/api/types.js'
 import { home } from './build.js'
 import { answerTo } from './routes.js'
+import { entryOf } from './transcript-data.js'
 import { makeWorld, type World, type WorldOptions } from './world.js'
 
 /** `odd`: JSON of an unexpected form. */
@@ -32,7 +35,13 @@ export interface Fixture {
   /** The positions from which streams resumed. */
   readonly resumedFrom: string[]
   emit(kind: 'task' | 'state' | 'step', payload: Readonly<Record<string, unknown>>): void
+  /** Adds entries to the transcript of every turn and sends them to its readers. */
+  say(contents: readonly string[]): void
+  /** Ends the streams of transcripts, as the end of the turn does. */
+  endTranscript(): void
   cut(): void
+  /** Ends requests that hang. */
+  release(): void
   /** Starts again with new data: for tests that share one server. */
   reset(options: FixtureOptions): void
   /** Fails if a request or an answer broke the HTTP contract. */
@@ -43,6 +52,7 @@ const policy =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 
 const { events } = routes['GET /projects/:project/events']
+const { events: transcriptEvents } = routes['GET /projects/:project/turns/:turn/transcript/events']
 
 const types: Readonly<Record<string, string>> = {
   '.html': 'text/html; charset=utf-8',
@@ -55,6 +65,7 @@ const worldOf = ({ agents = 24, hostile = false }: FixtureOptions) => makeWorld(
 
 export async function openFixture(options: FixtureOptions = {}): Promise<Fixture> {
   const lines = new Set<ServerResponse>()
+  const transcripts = new Set<ServerResponse>()
   const hanging = new Set<ServerResponse>()
   const breaches: unknown[] = []
   let sent = 0
@@ -87,20 +98,38 @@ export async function openFixture(options: FixtureOptions = {}): Promise<Fixture
       })
       for (const line of lines) line.write(`id: 1:${sent}\nevent: ${kind}\ndata: ${JSON.stringify(data)}\n\n`)
     },
-    cut() {
-      for (const line of lines) line.destroy()
-      lines.clear()
+    say(contents) {
+      const { transcript } = fixture.world
+      for (const content of contents) {
+        const entry = entryOf({ seq: (transcript.at(-1)?.seq ?? 0) + 1, turn_epoch: 4, content })
+        transcript.push(entry)
+        for (const line of transcripts) line.write(entryEvent(entry))
+      }
     },
-    reset(next) {
+    endTranscript() {
+      const data = { agent_turn_id: 't', outcome: 'success', ended_at: new Date().toISOString() }
+      const id = fixture.world.transcript.at(-1)?.seq ?? 0
+      for (const line of transcripts)
+        line.end(`id: ${id}\nevent: end\ndata: ${JSON.stringify(transcriptEvents.end.parse(data))}\n\n`)
+    },
+    cut() {
+      for (const line of [...lines, ...transcripts]) line.destroy()
+      lines.clear()
+      transcripts.clear()
+    },
+    release() {
       for (const one of hanging) one.destroy()
       hanging.clear()
+    },
+    reset(next) {
+      fixture.release()
       fixture.cut()
       Object.assign(fixture, { world: worldOf(next), key: next.key, mood: 'ok', streams: true })
       fixture.posted.length = 0
       fixture.resumedFrom.length = 0
     },
     async close() {
-      for (const one of [...lines, ...hanging]) one.destroy()
+      for (const one of [...lines, ...transcripts, ...hanging]) one.destroy()
       server.closeAllConnections()
       await new Promise((resolve) => server.close(resolve))
       if (breaches.length > 0) throw new AggregateError(breaches, 'Requests or answers broke the HTTP contract')
@@ -109,7 +138,8 @@ export async function openFixture(options: FixtureOptions = {}): Promise<Fixture
 
   async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = new URL(request.url ?? '/', fixture.url)
-    if (url.pathname === '/login') return login(url, response)
+    if (url.pathname === '/login' && request.method === 'POST') return login(request, response)
+    if (url.pathname === '/login/provider') return send(response, 200, { provider: null })
     if (!url.pathname.startsWith('/api/v1/')) return page(url.pathname, response)
     if (!isKnown(request)) return problem(response, 401, 'unauthorized', 'this needs a key')
     const path = url.pathname.slice('/api/v1'.length)
@@ -129,6 +159,7 @@ export async function openFixture(options: FixtureOptions = {}): Promise<Fixture
     if (isPage && fixture.mood === 'error') return problem(response, 500, 'internal', 'something went wrong inside')
     if (isPage && fixture.mood === 'rejected') return problem(response, 409, 'conflict', 'something went wrong inside')
     if (isPage && fixture.mood === 'odd') return send(response, 200, {})
+    if (path.endsWith('/transcript/text')) return sendText(response, fixture.world.transcript)
     const scene = { world: fixture.world, isEmpty: fixture.mood === 'empty', isAnswered }
     const found = answerTo(scene, method, url, path, body)
     if (found === undefined) return problem(response, 404, 'not_found', `${path} does not exist`)
@@ -139,17 +170,17 @@ export async function openFixture(options: FixtureOptions = {}): Promise<Fixture
     return (
       fixture.key === undefined ||
       headers['x-api-key'] === fixture.key ||
-      (headers.cookie ?? '').includes('bw_session=once')
+      ((headers.cookie ?? '').includes('bw_session=once') && headers['x-bellwether-session'] === 'page-secret')
     )
   }
 
-  function login(url: URL, response: ServerResponse): void {
-    const isGood = url.searchParams.get('token') === 'once'
-    response.writeHead(303, {
-      location: '/',
-      ...(isGood ? { 'set-cookie': 'bw_session=once; HttpOnly; SameSite=Strict; Path=/' } : {}),
-    })
-    response.end()
+  async function login(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    let text = ''
+    for await (const piece of request) text += String(piece)
+    const { token } = routes['POST /login'].body.parse(JSON.parse(text))
+    if (token !== 'once') return problem(response, 401, 'unauthorized', 'the link was used')
+    response.setHeader('set-cookie', 'bw_session=once; HttpOnly; SameSite=Strict; Path=/')
+    send(response, 200, { secret: 'page-secret', expires_in_seconds: 43_200 })
   }
 
   function follow(path: string, request: IncomingMessage, response: ServerResponse): void {
@@ -157,6 +188,7 @@ export async function openFixture(options: FixtureOptions = {}): Promise<Fixture
     response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store' })
     response.write(': hello\n\n')
     if (!path.startsWith('/projects/')) return
+    if (path.endsWith('/transcript/events')) return followTranscript(request, response)
     lines.add(response)
     response.once('close', () => lines.delete(response))
     const last = request.headers['last-event-id']
@@ -167,7 +199,16 @@ export async function openFixture(options: FixtureOptions = {}): Promise<Fixture
       )
   }
 
-  const isAnswered = (call: string) => fixture.posted.some(({ path }) => path.includes(`/tool-calls/${call}/`))
+  function followTranscript(request: IncomingMessage, response: ServerResponse): void {
+    const query = new URL(request.url ?? '/', fixture.url).searchParams
+    const after = Number(request.headers['last-event-id'] ?? query.get('after') ?? 0)
+    for (const entry of fixture.world.transcript) if (entry.seq > after) response.write(entryEvent(entry))
+    transcripts.add(response)
+    response.once('close', () => transcripts.delete(response))
+  }
+
+  const isAnswered = (call: string) =>
+    fixture.posted.some(({ path }) => /\/(?:tool-calls|approvals)\//.test(path) && path.includes(`/${call}/`))
   return fixture
 }
 
@@ -181,6 +222,15 @@ function page(path: string, response: ServerResponse): void {
     'x-content-type-options': 'nosniff',
   })
   response.end(readFileSync(join(home, 'dist', name)))
+}
+
+const entryEvent = (entry: TranscriptEntry) =>
+  `id: ${entry.seq}\nevent: entry\ndata: ${JSON.stringify(transcriptEvents.entry.parse(entry))}\n\n`
+
+function sendText(response: ServerResponse, entries: readonly TranscriptEntry[]): void {
+  const text = transcriptText()
+  response.writeHead(200, { 'content-type': 'text/plain; charset=utf-8' })
+  response.end(text.add(entries) + text.end())
 }
 
 function problem(response: ServerResponse, status: number, code: string, detail: string): void {

@@ -4,18 +4,25 @@
  */
 import type {
   Agent,
+  Approval,
+  ApprovalGrant,
   Card,
-  Fallback,
   Health,
+  Hold,
   Intervention,
   Question,
+  Spending,
   TaskDetail,
+  TranscriptEntry,
   Turn,
   TurnDetail,
 } from '../../src/api/types.js'
+import { approvalsOf, grantsOf, questionsOf } from './needs-you-data.js'
+import { detailOf } from './turn-data.js'
 import { folderOf, healthOf, tasksOf, type FileEntry } from './board-data.js'
 import * as sample from './samples.js'
 import { attack, jobs, longWord, turnId, type At, type Say } from './strings.js'
+import { transcriptOf } from './transcript-data.js'
 
 export interface WorldOptions {
   readonly agents: number
@@ -27,11 +34,19 @@ export interface World {
   readonly agents: readonly Agent[]
   readonly turns: readonly Turn[]
   readonly questions: readonly Question[]
+  readonly approvals: readonly Approval[]
+  readonly grants: readonly ApprovalGrant[]
   readonly tasks: readonly TaskDetail[]
   readonly interventions: readonly Intervention[]
   readonly health: Health
+  readonly holds: readonly Hold[]
+  readonly limits: readonly Spending[]
   /** The path of a deletion that no sensor saw. */
   readonly deleted: string
+  /** Of every turn. Tests add to it. */
+  readonly transcript: TranscriptEntry[]
+  /** The text, with an attack in a hostile world. */
+  say(text: string): string
   detail(id: string): TurnDetail | undefined
   card(id: string): Card
   folder(path: string): readonly FileEntry[]
@@ -46,12 +61,41 @@ export function makeWorld({ agents: size, hostile, nowMs }: WorldOptions): World
   const agents = Array.from({ length: size }, (_, number) => makeAgent(number, at, hostile))
   const turns = agents.slice(0, 400).map((agent, number) => makeTurn(agent, number, at, say))
   return {
+    say,
     agents,
     turns,
     questions: questionsOf(at, say),
+    approvals: approvalsOf(at, say),
+    grants: grantsOf(at, say),
     tasks: tasksOf(at, say),
     interventions: interventionsOf(at, say),
     health: healthOf(at, say),
+    limits: [
+      {
+        limit: say('agent coder day'),
+        scope: 'agent',
+        name: say('coder'),
+        period: 'day',
+        action: 'hold',
+        project_id: 'demo',
+        starts_at: at(-3_600),
+        ends_at: at(3_600),
+        tokens: { used: 0, reserved: 0, limit: null },
+        cost_micros: { used: 41_200_000, reserved: 500_000, limit: 50_000_000 },
+      },
+    ],
+    holds: [
+      {
+        account: say('claude'),
+        reason: say('5-hour limit reached ∙ resets 3pm'),
+        held_since: at(-600),
+        until: at(3_600),
+        window: 1,
+        probing: false,
+        turns: 3,
+      },
+    ],
+    transcript: transcriptOf(at, say),
     deleted: hostile ? `/${attack}` : '/old-notes.md',
     detail(id) {
       const turn = turns.find((one) => one.agent_turn_id === id)
@@ -156,186 +200,6 @@ function makeTurn(agent: Agent, number: number, at: At, say: Say): Turn {
           resume_deadline: head.resume_deadline,
         }),
   })
-}
-
-function detailOf(turn: Turn, at: At, say: Say): TurnDetail {
-  const step = (number: number, from: number, to: number | null, tool_call_ids: readonly string[]) =>
-    sample.stepOf({
-      step_id: `step-${number}`,
-      phase: say('think'),
-      status: to === null ? 'running' : 'success',
-      tool_call_ids,
-      metadata: { usage: { total_tokens: 1_200 * number, cost_micros: 4_200 } },
-      error: number === 2 ? say('the first try was refused: rate limited') : null,
-      started_at: at(from),
-      ended_at: to === null ? null : at(to),
-    })
-  const wait = (number: number, tool: string, wait_status: 'applied' | 'waiting' | 'expired') =>
-    sample.waitOf({
-      tool_call_id: `call-${number}`,
-      tool_name: say(tool).slice(0, 400),
-      step_id: `step-${number}`,
-      wait_status,
-      tool_call_card_id: `card-call-${number}`,
-      tool_result_card_id: wait_status === 'applied' ? `card-result-${number}` : null,
-      created_at: at(-40 + number),
-    })
-  const fallback: Fallback = {
-    code: turn.error ?? turn.status,
-    ended_by: say('key ops'),
-    reason: say('wrong branch'),
-    started: true,
-    cards: 4,
-    last_text: say('Two of the three tests pass now.'),
-    tool_results: [
-      {
-        tool_call_id: 'call-1',
-        tool_name: say('run_tests'),
-        status: 'success',
-        card_id: 'card-result-1',
-        error: null,
-        result: say('2 passed'),
-        truncated: false,
-      },
-    ],
-    tool_results_received: 1,
-    truncated: false,
-    output_box_id: 'box-1',
-  }
-  const intervention = (intervention_id: number, kind: string, reason: string) => ({
-    intervention_id,
-    kind,
-    reason: say(reason),
-    agent_turn_id: turn.agent_turn_id,
-    turn_epoch: 2,
-    before: {},
-    after: {},
-    created_at: at(-23 + intervention_id),
-  })
-  return {
-    ...turn,
-    deliverable:
-      turn.ended_at === null
-        ? null
-        : {
-            card_id: 'card-end',
-            kind: turn.outcome === 'success' ? ('result' as const) : ('fallback' as const),
-            fallback: turn.outcome === 'success' ? null : fallback,
-            content: {
-              text: say('Fixed the flaky login test. See https://example.org/pr/12.'),
-              files: ['src/login.test.ts'],
-            },
-            created_at: turn.ended_at,
-          },
-    steps: [step(1, -47, -44, ['call-1']), step(2, -38, -35, ['call-2']), step(3, -20, null, [])],
-    waits: [wait(1, 'run_tests', 'applied'), wait(2, 'fetch_page', 'expired'), wait(3, 'search_code', 'waiting')],
-    interventions: [
-      intervention(1, 'tool_timeout', 'resume_deadline passed'),
-      intervention(2, 'reclaim', 'no beat for 30 s'),
-    ],
-    parent:
-      turn.recursion_depth === 1
-        ? { agent_turn_id: turnId(9), agent_id: 'planner-03', status: 'suspended', outcome: null }
-        : null,
-    children: [
-      sample.childOf({
-        agent_turn_id: turnId(1),
-        agent_id: say('tester-10').slice(0, 300),
-        started_at: at(-40),
-        ended_at: at(-31),
-        children: [sample.childOf({ agent_turn_id: turnId(4), agent_id: 'writer-13' })],
-      }),
-      sample.childOf({ agent_turn_id: turnId(2), agent_id: 'reviewer-11', status: 'suspended' }),
-      sample.childOf({
-        agent_turn_id: turnId(3),
-        agent_id: 'tester-12',
-        status: 'failed',
-        error: say('command_exit_1'),
-      }),
-    ],
-    children_truncated: false,
-    context_box_id: null,
-    output_box_id: null,
-    context_cards: [
-      sample.cardOf({
-        card_id: 'c1',
-        type: 'task.instruction',
-        content: { text: say('Make the login test pass on CI. It fails one time in five since Tuesday.') },
-        created_at: at(-50),
-      }),
-    ],
-    cards: [
-      sample.cardOf({
-        card_id: 'c2',
-        content: { text: say('The test waits for a fixed time. I will look for the event instead.') },
-        created_at: at(-43),
-      }),
-    ],
-    cards_truncated: false,
-    files: [
-      sample.fileOf({ path: say('/src/login.test.ts'), size: 2_048, integrity_suspect: false }),
-      sample.fileOf({ path: '/docs/report.md', found: false }),
-      sample.fileOf({
-        path: '/src/login.ts',
-        how: 'changed',
-        certainty: 'several_turns',
-        other_turns: [turnId(9)],
-        size: 2_048,
-        integrity_suspect: true,
-      }),
-    ],
-    files_truncated: false,
-    usage: {
-      steps: 3,
-      total_tokens: 7_200,
-      input_tokens: 6_000,
-      output_tokens: 1_200,
-      cache_read_tokens: 0,
-      cache_write_tokens: 0,
-      cost_micros: 12_600,
-    },
-    budget: {
-      budget_id: 'budget-1',
-      parent_budget_id: null,
-      exceeded_keys: [],
-      tokens: { used: 7_200, limit: 20_000 },
-      cost_micros: { used: 12_600, limit: null },
-      wall_ms: { used: 56_000, limit: 600_000 },
-      fraction: 0.36,
-      nearest: 'tokens',
-    },
-    trace_id: turn.traceparent?.split('-')[1] ?? null,
-  }
-}
-
-function questionsOf(at: At, say: Say): Question[] {
-  const one = (number: number, agent: string, deadline: number, args: object) =>
-    sample.questionOf({
-      tool_call_id: `ask-${number}`,
-      agent_id: say(agent),
-      agent_turn_id: turnId(number),
-      arguments: { to: 'alice', ...args },
-      asked_at: at(-120),
-      deadline: at(deadline),
-    })
-  return [
-    one(1, 'deployer-07', 55, {
-      question: say('The release notes mention a breaking change. Ship it today?'),
-      choices: ['ship it', 'wait until Monday', say('neither')],
-    }),
-    one(2, 'planner-03', 3_600, { question: say('Which customer is this for? I found two with that name.') }),
-    one(3, 'triage-06', 7_200, {
-      question: say('Please rate this incident.'),
-      result_fields: [
-        { name: 'severity', type: 'integer', required: true, description: say('1 is worst') },
-        { name: 'is_public', type: 'boolean', required: true },
-        { name: 'note', type: 'string' },
-        // A name that every object inherits.
-        ...(say('') === '' ? [] : [{ name: '__proto__' }, { name: 'constructor', type: 'constructor' }]),
-      ],
-      refused: say('severity must be of type integer'),
-    }),
-  ]
 }
 
 function interventionsOf(at: At, say: Say): Intervention[] {

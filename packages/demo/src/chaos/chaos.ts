@@ -27,7 +27,7 @@ import { changeFiles } from './odd-files.js'
 import { chaosFiles, overlapsFile } from './project.js'
 import { buildReport, printReport, type ChaosReport, type ScheduledFault } from './report.js'
 import { findProcesses } from './roles.js'
-import { runStrangers } from './strangers.js'
+import { runForeignTransactions } from './foreign-transactions.js'
 import { addFunctionAgents, rates, traffic } from './traffic.js'
 import { checkView, view, type ViewCheck } from './view-check.js'
 import { startWatch, type Watch } from './watch.js'
@@ -188,7 +188,7 @@ async function attack({ options, setup, db, context, stop, elapsedMs }: Attack):
     order: seededRandom(seed),
     random: seededRandom(seed + 3),
   }
-  const randoms = { traffic: seededRandom(seed + 2), files: seededRandom(seed + 4), strangers: seededRandom(seed + 5) }
+  const randoms = { traffic: seededRandom(seed + 2), files: seededRandom(seed + 4), foreign: seededRandom(seed + 5) }
   const evidence: Evidence = { context, db, start, feed, project }
   const views: ViewCheck[] = []
   let changes = 0
@@ -200,10 +200,10 @@ async function attack({ options, setup, db, context, stop, elapsedMs }: Attack):
       const lanes = [
         injectRound({ ...target, signal: round.signal }),
         traffic(context, rates[pace], randoms.traffic, round.signal),
-        runStrangers({
+        runForeignTransactions({
           ...shared,
           databaseUrl: setup.server.info.databaseUrl,
-          random: randoms.strangers,
+          random: randoms.foreign,
           quick,
           signal: round.signal,
         }),

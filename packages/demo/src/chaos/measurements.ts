@@ -2,14 +2,8 @@
 import type { Queryable } from '../database.js'
 import { projectId, targets } from '../actors.js'
 
-export interface Durations {
-  readonly p50Ms: number
-  readonly p95Ms: number
-  readonly worstMs: number
-}
-
 /** From enqueue to end, including waits and takeovers. */
-export async function turnDurations(db: Queryable, afterTurnId: string): Promise<Durations> {
+export async function turnDurations(db: Queryable, afterTurnId: string) {
   const [row] = await db.query<{ p50: number | null; p95: number | null; worst: number | null }>({
     text: `select percentile_cont(0.5) within group (order by ms) as p50,
         percentile_cont(0.95) within group (order by ms) as p95, max(ms) as worst

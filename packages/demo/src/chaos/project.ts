@@ -68,6 +68,9 @@ function runner(seconds: number): string {
 
 const heading = '# Written by `bellwether demo --chaos`.\n'
 const viewSettings = (auditSeconds: number) => `
+[server]
+admin_commands = true
+
 [view]
 audit_interval_seconds = ${auditSeconds}
 sentinel_interval_seconds = 5
@@ -124,9 +127,9 @@ ${functions.quick.map((name) => `  '${name}': quick,`).join('\n')}
     return { deliver: { text: 'not reached' } }
   },
   ${functions.hog}: async () => {
-    const kept = []
+    const leaked = []
     for (;;) {
-      kept.push(Array.from({ length: 100_000 }, (_, at) => ({ at })))
+      leaked.push(Array.from({ length: 100_000 }, (_, at) => ({ at })))
       await sleep(1)
     }
   },

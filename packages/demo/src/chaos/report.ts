@@ -74,8 +74,8 @@ export async function buildReport(options: ReportOptions): Promise<Omit<ChaosRep
       received_twice: [...feed.ends.values()].filter((times) => times > 1).length,
       p50_ms: percentile(delays, 0.5),
       p95_ms: percentile(delays, 0.95),
-      beside_a_stranger_p95_ms: percentile(delaysBeside(options), 0.95),
-      beside_a_stranger_worst_ms: Math.max(0, ...delaysBeside(options)),
+      beside_foreign_transactions_p95_ms: percentile(delaysBeside(options), 0.95),
+      beside_foreign_transactions_worst_ms: Math.max(0, ...delaysBeside(options)),
     },
     view: {
       checks: views.length,
@@ -92,19 +92,19 @@ export async function buildReport(options: ReportOptions): Promise<Omit<ChaosRep
 // to be measured.
 const recoveryMs = 5_000
 
-/** The delays of events that arrived while a transaction of a stranger was open and no process fault had an effect. */
+/** The delays of events that arrived while a foreign transaction was open and no process fault had an effect. */
 function delaysBeside({ feed, schedule }: ReportOptions): number[] {
   const span = ({ at, seconds }: ScheduledFault, moreMs: number) => {
     const fromMs = Date.parse(at)
     return { fromMs, toMs: fromMs + seconds * 1_000 + moreMs }
   }
-  const isStranger = ({ kind }: ScheduledFault) => kind.startsWith('stranger') || kind === 'snapshot held'
-  const strangers = schedule.filter(isStranger).map((fault) => span(fault, 0))
-  const others = schedule.filter((fault) => !isStranger(fault)).map((fault) => span(fault, recoveryMs))
+  const isForeign = ({ kind }: ScheduledFault) => kind.startsWith('foreign') || kind === 'snapshot held'
+  const foreign = schedule.filter(isForeign).map((fault) => span(fault, 0))
+  const others = schedule.filter((fault) => !isForeign(fault)).map((fault) => span(fault, recoveryMs))
   return feed.delays.flatMap(({ atMs, delayMs }) => {
     const isIn = ({ fromMs, toMs }: { fromMs: number; toMs: number }) => atMs - delayMs >= fromMs && atMs <= toMs
     const touches = ({ fromMs, toMs }: { fromMs: number; toMs: number }) => atMs >= fromMs && atMs - delayMs <= toMs
-    return strangers.some(isIn) && !others.some(touches) ? [delayMs] : []
+    return foreign.some(isIn) && !others.some(touches) ? [delayMs] : []
   })
 }
 
@@ -134,6 +134,6 @@ export function printReport(report: ChaosReport, { file, logFile, write }: Print
   const faults = schedule.map(({ at, kind, detail, seconds }) => `  ${at}  ${kind}: ${detail} (${seconds} s)`)
   write(`schedule of seed ${report.seed}:\n${faults.join('\n')}\n`)
   write(
-    `violations:\n${violations.map((one) => `  ${one}`).join('\n')}\nlog of the server and the workers: ${logFile}\n`,
+    `violations:\n${violations.map((violation) => `  ${violation}`).join('\n')}\nlog of the server and the workers: ${logFile}\n`,
   )
 }

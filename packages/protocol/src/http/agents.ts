@@ -1,7 +1,20 @@
 /** Projects, agents, profiles, tools and workers. */
 import { z } from 'zod'
-import { activities, afterExecutions, agentStatuses, outcomes } from '../vocabulary.js'
-import { inProject, limit, list, longText, page, record, text, time, token, type Route } from './shapes.js'
+import { activities, afterExecutions, agentStatuses, memories, outcomes } from '../vocabulary.js'
+import {
+  bodyBytes,
+  inProject,
+  limit,
+  list,
+  longText,
+  page,
+  record,
+  targetsMax,
+  text,
+  time,
+  token,
+  type Route,
+} from './shapes.js'
 
 const agentFields = z.strictObject({
   worker_target: token,
@@ -9,6 +22,12 @@ const agentFields = z.strictObject({
   status: z.enum(agentStatuses).optional(),
   metadata: record.optional(),
   turn_deadline_seconds: z.number().positive().max(31_536_000).optional(),
+  memory: z
+    .enum(memories)
+    .optional()
+    .describe(
+      'what its turns know of earlier turns: `none`, those of their `session_id`, or its `box`; default: the `memory` of the profile’s spec, else `none`',
+    ),
 })
 const newAgent = agentFields.extend({ agent_id: token })
 export type NewAgent = z.output<typeof newAgent>
@@ -18,6 +37,7 @@ const agent = z.object({
   profile_id: z.string().nullable(),
   worker_target: z.string(),
   status: z.enum(agentStatuses),
+  memory: z.enum(memories).describe('what its turns know of earlier turns'),
   metadata: record,
   state: z
     .object({
@@ -58,7 +78,11 @@ const worker = z.object({
 export type Worker = z.output<typeof worker>
 export type WorkerRow = z.input<typeof worker>
 
-const projectLine = z.object({ project_id: z.string(), created_at: time })
+const projectLine = z.object({
+  project_id: z.string(),
+  created_at: time,
+  worker_targets: list(z.string()).nullable().describe('the worker targets that its agents may have; null: all'),
+})
 export type ProjectRow = z.input<typeof projectLine>
 
 const oneAgent = inProject.extend({ agent: token })
@@ -67,6 +91,15 @@ export const agentRoutes = {
   'GET /projects': {
     summary: 'List the projects that the key can reach',
     responses: { 200: z.object({ projects: list(projectLine) }) },
+  },
+  'PUT /projects/:project/targets': {
+    summary: 'Set the worker targets that agents and profiles of the project may have',
+    description: 'Answers 409 `targets_in_use` if an agent or profile of the project has another target.',
+    params: inProject,
+    body: z.strictObject({
+      worker_targets: z.array(token).max(targetsMax).nullable().describe('null: all targets; []: none'),
+    }),
+    responses: { 200: z.object({ project_id: z.string(), worker_targets: list(z.string()).nullable() }) },
   },
   'GET /projects/:project/workers': {
     summary: 'List workers of the project’s targets that were seen within the last hour',
@@ -83,6 +116,7 @@ export const agentRoutes = {
     summary: 'Add or change several agents',
     params: inProject,
     // 1,000 agents are one statement of about one second.
+    bodyBytesMax: bodyBytes.large,
     body: z.strictObject({ agents: z.array(newAgent).min(1).max(1_000) }),
     responses: { 200: z.object({ count: z.number() }) },
   },
@@ -94,18 +128,21 @@ export const agentRoutes = {
   'PUT /projects/:project/agents/:agent': {
     summary: 'Add or change an agent',
     params: oneAgent,
+    bodyBytesMax: bodyBytes.text,
     body: agentFields,
     responses: { 200: agent },
   },
   'PUT /projects/:project/profiles/:profile': {
     summary: 'Add or change a profile that several agents share',
     params: inProject.extend({ profile: token }),
+    bodyBytesMax: bodyBytes.text,
     body: z.strictObject({ name: text(200).optional(), worker_target: token, spec: record.optional() }),
     responses: { 200: z.object({ profile_id: z.string() }) },
   },
   'PUT /projects/:project/tools/:tool': {
     summary: 'Declare a tool that agents of the project can call',
     params: inProject.extend({ tool: token }),
+    bodyBytesMax: bodyBytes.text,
     body: z.strictObject({
       description: longText.optional(),
       parameters: record.optional(),

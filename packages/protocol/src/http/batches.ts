@@ -2,6 +2,7 @@
 import { z } from 'zod'
 import { outcomes, targetStrategies } from '../vocabulary.js'
 import {
+  bodyBytes,
   fieldSpec,
   id,
   inProject,
@@ -86,6 +87,7 @@ export const batchRoutes = {
   'POST /projects/:project/batches': {
     summary: 'Run several tasks and join their results',
     params: inProject,
+    bodyBytesMax: bodyBytes.large,
     body: batchTasks.extend({ channel_id: token.optional(), traceparent: text(100).optional() }),
     responses: { 202: z.object({ batch_id: z.string(), status: z.literal('open') }) },
   },

@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { newTask, taskChange } from '../task-input.js'
 import { taskActions, taskStatuses } from '../vocabulary.js'
 import {
+  bodyBytes,
   eventStream,
   flag,
   id,
@@ -19,6 +20,15 @@ import {
 const status = z.enum(taskStatuses)
 const oneTask = z.object({ task: id })
 
+/** What happens next. */
+const nextStep = z.object({
+  what: z.enum(['run', 'retry', 'wait', 'person', 'over']),
+  who: z.string().nullable().describe('the agent that runs or retries it'),
+  at: time.nullable().describe('when: the end of the pause before a retry, or the next reminder of a person'),
+  text: z.string(),
+})
+export type NextStep = z.output<typeof nextStep>
+
 /** What the log itself says about a task. */
 const taskLine = z.object({
   taskId: z.string(),
@@ -32,6 +42,8 @@ const taskLine = z.object({
   createdAt: z.string(),
   updatedAt: z.string(),
   waitsFor: z.string().nullable().describe('null: the task is ready or done'),
+  problem: z.string().nullable().describe('why the last run was not accepted; null: it was, or there is none'),
+  nextStep,
 })
 export type TaskLine = z.output<typeof taskLine>
 
@@ -87,6 +99,55 @@ const taskState = z.object({
     .describe('its place in the queue; null unless the task is ready'),
 })
 
+/** What a person can do with a task. */
+const taskMove = z.object({
+  action: z.enum(taskActions),
+  effect: z.string(),
+  command: z.string().describe('the same on the command line'),
+})
+export type TaskMove = z.output<typeof taskMove>
+
+const failedCheck = z.object({
+  check: z.string().describe('the name of the check, or its command'),
+  problem: z.string().describe('`exited with 1`'),
+  exitCode: z.number().nullable(),
+  durationMs: z.number(),
+  output: z.string().describe('the last lines that it printed'),
+})
+export type FailedCheck = z.output<typeof failedCheck>
+
+const failedFile = z.object({ path: z.string(), problem: z.string() })
+export type FailedFile = z.output<typeof failedFile>
+
+const taskFailure = z.object({
+  runId: z.string().nullable(),
+  agent: z.string(),
+  agentTurnId: z.string().nullable(),
+  reasonCode: z.string(),
+  reason: z.string().describe('in words'),
+  files: list(failedFile).describe('claimed files that did not count'),
+  checks: list(failedCheck).describe('the checks after the first failed one did not run'),
+})
+export type TaskFailure = z.output<typeof taskFailure>
+
+const changedFile = z.object({
+  path: z.string(),
+  change: z.enum(['added', 'changed', 'deleted']).nullable().describe('null: unknown without a commit to compare with'),
+  claimed: z.boolean().describe('false: it changed during the run, but the agent did not name it'),
+})
+export type ChangedFile = z.output<typeof changedFile>
+
+const taskChanges = z.object({
+  runId: z.string(),
+  commit: z.string().nullable().describe('the commit that was checked out when the run started; null: none'),
+  files: list(changedFile),
+  moreFiles: z.number().describe('how many are not listed'),
+  diff: z.string().nullable().describe('unified; with changes from before the run that were not committed'),
+  isCut: z.boolean().describe('the diff was longer, or left out files'),
+  note: z.string().nullable().describe('why there is no diff'),
+})
+export type TaskChanges = z.output<typeof taskChanges>
+
 const task = taskLine.extend({
   ...taskState.shape,
   costMicros: z.number().nullable().describe('null: none of its turns reported a cost'),
@@ -108,7 +169,14 @@ const taskRun = z.object({
 export type TaskRun = z.output<typeof taskRun>
 const run = taskRun.extend({ costMicros: z.number().nullable(), turnStatus: z.string().nullable() })
 
-const taskDetail = task.extend({ runs: list(run), fields: record })
+const taskDetail = task.extend({
+  runs: list(run),
+  fields: record,
+  result: z.string().nullable().describe('what the agent of the last run answered'),
+  failure: taskFailure.nullable().describe('why the last run was not accepted, in parts'),
+  changes: taskChanges.nullable().describe('what a run that was not accepted, or needs a review, changed'),
+  moves: list(taskMove).describe('what a person can do now'),
+})
 
 export type BoardTaskDetail = z.output<typeof taskDetail>
 
@@ -117,7 +185,7 @@ const choice = z.object({
   assignee: z.string().nullable(),
   because: z.string(),
   others: list(z.object({ taskId: z.string(), code: z.string(), why: z.string() })),
-  left: z.number().describe('how many more were skipped without being listed'),
+  left: z.number().describe('how many skipped tasks are not listed'),
   ready: z.number(),
 })
 export type TaskChoice = z.output<typeof choice>
@@ -150,7 +218,12 @@ const report = z.object({
       agent: z.string(),
       agentTurnId: z.string().nullable(),
       outcome: z.string().describe('`not_spawned`: the budget was used up; `unknown`: the turn is no longer stored'),
-      error: z.string().nullable(),
+      error: z
+        .string()
+        .nullable()
+        .describe(
+          'why the run was not accepted, in words; with `budget_exceeded`, what was used of which limit and the key that sets it',
+        ),
       reasonCode: z.string().nullable(),
       attempt: z.number(),
       nextAssignee: z.string().nullable(),
@@ -185,11 +258,25 @@ const boardEvent = z.object({
 })
 const position = z.object({ cursor: z.number() })
 
+/** A comment of a person on a line of a diff. */
+const lineComment = z.strictObject({
+  path: z.string().min(1).max(500),
+  line: z.number().int().min(1).nullable().describe('in the new version of the file; null: on the file'),
+  quote: z.string().max(300).default('').describe('the line of the diff'),
+  text: z.string().min(1).max(1_000),
+})
+export type LineComment = z.output<typeof lineComment>
+
 /** Edits fields, or runs one action; `status` selects the action for clients that think in statuses. */
 const taskPatch = taskChange.extend({
   action: z.enum(taskActions).optional(),
   status: z.enum(['claimed', 'done', 'blocked']).optional(),
   reason: z.string().max(2_000).optional(),
+  comments: z
+    .array(lineComment)
+    .max(50)
+    .optional()
+    .describe('with `retry` or `send_back`: the next run gets them in its prompt'),
   files: z.array(z.string().max(4_096)).max(500).optional(),
   unchecked: z.boolean().optional(),
   freshBudget: z.boolean().optional(),
@@ -208,7 +295,12 @@ export const boardRoutes = {
       }),
     },
   },
-  'POST /board/tasks': { summary: 'Add a task', body: newTask, responses: { 201: taskDetail } },
+  'POST /board/tasks': {
+    summary: 'Add a task',
+    bodyBytesMax: bodyBytes.text,
+    body: newTask,
+    responses: { 201: taskDetail },
+  },
   'GET /board/tasks/:task': {
     summary: 'Read a task with its runs and what it waits for',
     params: oneTask,
@@ -230,8 +322,14 @@ export const boardRoutes = {
   'PATCH /board/tasks/:task': {
     summary: 'Edit a task, or run one action on it',
     params: oneTask,
+    bodyBytesMax: bodyBytes.text,
     body: taskPatch,
     responses: { 200: taskDetail },
+  },
+  'GET /board/checks': {
+    summary: 'List the checks that tasks can select by name',
+    description: '`checks` of config/acceptance-policy.json defines what they run.',
+    responses: { 200: z.object({ checks: list(z.object({ name: z.string(), description: z.string().nullable() })) }) },
   },
   'POST /board/tasks/:task/dispatch': {
     summary: 'Dispatch a task now and report the result',

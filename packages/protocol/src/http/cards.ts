@@ -1,6 +1,6 @@
 /** Cards and boxes. */
 import { z } from 'zod'
-import { card, id, inProject, limit, list, newCard, numberCursor, type Route } from './shapes.js'
+import { bodyBytes, card, id, inProject, limit, list, newCard, numberCursor, type Route } from './shapes.js'
 
 const boxPage = z.object({
   kind: z.enum(['context', 'output']),
@@ -25,6 +25,7 @@ export const cardRoutes = {
   'POST /projects/:project/boxes': {
     summary: 'Create a context box: packed boxes first, then cards by id, then new cards',
     params: inProject,
+    bodyBytesMax: bodyBytes.large,
     body: z
       .strictObject({
         pack: z.array(id).min(1).max(100).optional(),

@@ -41,6 +41,25 @@ export const eventWebhookBody = z.object({
 })
 export type EventWebhookBody = z.input<typeof eventWebhookBody>
 
+/** What the channels of `[notify]` send: one message about something that needs a person, or an alert. */
+export const noticeBody = z.object({
+  id: z.string().describe('the same if the message is repeated'),
+  kind: z.string(),
+  text: z.string(),
+  link: z.string().optional().describe('opens the item in the dashboard'),
+  at: z.string(),
+  project: z.string().optional(),
+  deadline: z.string().optional().describe('of a question'),
+  agent: z.string().optional(),
+  turn: z.string().optional(),
+  question: z.string().optional().describe('the id of the tool call that waits for the answer'),
+  approval: z.string().optional().describe('the id of the approval that waits for a decision'),
+  taskId: z.string().optional(),
+  root: z.string().optional().describe('the task root'),
+  details: z.record(z.string(), z.unknown()).optional(),
+})
+export type NoticeBody = z.input<typeof noticeBody>
+
 const position = z.object({ cursor: z.string().describe('the position from which the stream continues') })
 
 const projectIntervention = intervention.extend({ project_id: z.string().nullable(), agent_id: z.string().nullable() })

@@ -65,11 +65,5 @@ export const healthRoutes = {
     outside: true,
     responses: { 200: 'text/plain' },
   },
-  'GET /login': {
-    summary: 'Sign a browser in with a one-time link and redirect to the dashboard',
-    outside: true,
-    query: z.object({ token: z.string().optional() }),
-    responses: { 303: 'text/plain' },
-  },
   'GET /openapi.json': { summary: 'Read this description', outside: true, responses: { 200: record } },
 } as const satisfies Record<string, Route>

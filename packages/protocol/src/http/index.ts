@@ -5,6 +5,7 @@
  */
 import type { z } from 'zod'
 import { agentRoutes } from './agents.js'
+import { approvalRoutes } from './approvals.js'
 import { batchRoutes } from './batches.js'
 import { boardRoutes } from './board.js'
 import { cardRoutes } from './cards.js'
@@ -12,7 +13,13 @@ import { eventRoutes } from './events.js'
 import { healthRoutes } from './health.js'
 import { keyRoutes } from './keys.js'
 import { pipeRoutes } from './pipe.js'
+import { quotaRoutes } from './quotas.js'
+import { scheduleRoutes } from './schedules.js'
+import { signInRoutes } from './sign-in.js'
+import { spanRoutes } from './spans.js'
 import { toolCallRoutes } from './tool-calls.js'
+import { trailRoutes } from './trails.js'
+import { transcriptRoutes } from './transcript.js'
 import { turnRoutes } from './turns.js'
 import { viewRoutes } from './views.js'
 import { workerRoutes } from './workers.js'
@@ -20,13 +27,19 @@ import { workerRoutes } from './workers.js'
 /** The routes by resource, for the reference page. */
 export const routeGroups = {
   Agents: agentRoutes,
-  Turns: turnRoutes,
+  Turns: { ...turnRoutes, ...spanRoutes },
+  Transcripts: transcriptRoutes,
+  Trails: trailRoutes,
   'Tool calls and questions': toolCallRoutes,
+  Approvals: approvalRoutes,
   Batches: batchRoutes,
+  Schedules: scheduleRoutes,
   'Cards and boxes': cardRoutes,
   'Events and interventions': eventRoutes,
   'Worker API': workerRoutes,
+  Quotas: quotaRoutes,
   'Keys and the audit log': keyRoutes,
+  'Signing in': signInRoutes,
   Board: boardRoutes,
   Views: viewRoutes,
   Pipe: pipeRoutes,
@@ -36,12 +49,19 @@ export const routeGroups = {
 export const routes = {
   ...agentRoutes,
   ...turnRoutes,
+  ...spanRoutes,
+  ...transcriptRoutes,
+  ...trailRoutes,
   ...toolCallRoutes,
+  ...approvalRoutes,
   ...batchRoutes,
+  ...scheduleRoutes,
   ...cardRoutes,
   ...eventRoutes,
   ...workerRoutes,
+  ...quotaRoutes,
   ...keyRoutes,
+  ...signInRoutes,
   ...boardRoutes,
   ...viewRoutes,
   ...pipeRoutes,
@@ -49,25 +69,39 @@ export const routes = {
 } as const
 
 export { problem, problemType, type Problem } from './problems.js'
-export { eventStream, waitMaxSeconds, type Route } from './shapes.js'
+export { bodyBytes, eventStream, waitMaxSeconds, type Route } from './shapes.js'
 export type { Card, CardRow, FieldSpec, NewCard } from './shapes.js'
+export type { Approval, ApprovalGrant, ApprovalRow, GrantRow } from './approvals.js'
 export type { Agent, AgentRow, NewAgent, ProjectRow, Worker, WorkerRow } from './agents.js'
 export type { BatchLine, BatchRow, BatchTasks } from './batches.js'
 export type {
   BoardTask,
   BoardTaskDetail,
+  ChangedFile,
   DispatchReport,
+  FailedCheck,
+  FailedFile,
   KnowledgeOutcome,
+  LineComment,
+  NextStep,
+  TaskChanges,
   TaskChoice,
+  TaskFailure,
   TaskLine,
+  TaskMove,
   TaskPatch,
   TaskRun,
 } from './board.js'
 export type { BoxPage } from './cards.js'
-export { eventWebhookBody } from './events.js'
-export type { EventRow, EventWebhookBody, Intervention, InterventionRow, ProjectEvent } from './events.js'
+export type { Hold, HoldRow, Spending, SpendingRow } from './quotas.js'
+export { eventWebhookBody, noticeBody } from './events.js'
+export type { EventRow, EventWebhookBody, Intervention, InterventionRow, NoticeBody, ProjectEvent } from './events.js'
 export type { Component, HealthSummary } from './health.js'
 export type { AuditRow, KeyLine, KeyRow } from './keys.js'
+export { scheduleFile, scheduleName } from './schedules.js'
+export type { Fire, FireRow, Schedule, ScheduleDefinition, ScheduleInput, ScheduleRow } from './schedules.js'
+export { spansMax } from './spans.js'
+export type { Span, SpanRow } from './spans.js'
 export type { Question, QuestionRow } from './tool-calls.js'
 export type {
   ChildTurn,
@@ -81,8 +115,13 @@ export type {
   TurnTrail,
   WaitRow,
 } from './turns.js'
-export { fallbackContent } from './turns.js'
-export type { Entry, SourceChoice, ViewChange } from './views.js'
+export type { TranscriptEntry, TranscriptEntryRow } from './transcript.js'
+export { forkEdit, trailDocument, trailFormat, trailLimits, trailVersion } from './trails.js'
+export type { ForkEdit, ReplayReport, Trail, TrailCard } from './trails.js'
+export type { TurnMessage, TurnMessageRow } from './turns.js'
+export { fallbackContent, messageMaxChars } from './turns.js'
+export { entryFieldNames } from './views.js'
+export type { Entry, EntryField, SourceChoice, ViewChange } from './views.js'
 export type { ToolResult } from './workers.js'
 
 export type Routes = typeof routes

@@ -1,7 +1,7 @@
 /** API keys, browser sessions and the audit log. */
 import { z } from 'zod'
 import { keyRoles } from '../vocabulary.js'
-import { id, limit, list, numberCursor, page, text, time, token, type Route } from './shapes.js'
+import { id, limit, list, numberCursor, page, targetsMax, text, time, token, type Route } from './shapes.js'
 
 const role = z.enum(keyRoles)
 const newSecret = z.object({ key_id: z.string(), key: z.string().describe('shown only in this response') })
@@ -13,6 +13,7 @@ const keyLine = z.object({
   role,
   view_name: z.string().nullable(),
   project_id: z.string().nullable(),
+  targets: list(z.string()).nullable().describe('the worker targets that it may claim from; null: all'),
   created_at: time,
   created_by: z.string(),
   rotated_at: time.nullable(),
@@ -26,7 +27,8 @@ export type KeyRow = z.input<typeof keyLine>
 const auditLine = z.object({
   audit_id: z.number(),
   at: time,
-  actor: z.string(),
+  actor: z.string().describe('the id of a key, `oidc:` and the id of a person at the identity provider, or a process'),
+  name: z.string().nullable().describe('of the key or the person'),
   role: z.string().nullable(),
   address: z.string().nullable(),
   method: z.string(),
@@ -39,14 +41,15 @@ export type AuditRow = z.input<typeof auditLine>
 
 export const keyRoutes = {
   'GET /me': {
-    summary: 'Describe the key of this request',
+    summary: 'Describe the key or the person of this request',
     responses: {
       200: z.object({
-        key_id: z.string(),
+        key_id: z.string().describe('of a person: `oidc:` and the id at the identity provider'),
         name: z.string().nullable(),
         role,
         view: z.string().nullable(),
         project: z.string().nullable(),
+        targets: list(z.string()).nullable(),
       }),
     },
   },
@@ -61,6 +64,12 @@ export const keyRoutes = {
         .regex(/^[a-z0-9][a-z0-9_.-]{0,63}$/i)
         .optional(),
       project: token.optional(),
+      targets: z
+        .array(token)
+        .min(1)
+        .max(targetsMax)
+        .optional()
+        .describe('for the role `worker`: the worker targets that it may claim from'),
     }),
     responses: { 201: newSecret },
   },

@@ -13,13 +13,14 @@ import {
   sessionResponse,
   sessionRequest,
 } from '../pipe.js'
-import { flag, type Route } from './shapes.js'
+import { bodyBytes, flag, type Route } from './shapes.js'
 import { suspectUpdate } from './views.js'
 
 const oneSession = z.object({ id: z.string() })
 const ingest = {
   summary: 'Send file events',
   params: oneSession,
+  bodyBytesMax: bodyBytes.large,
   body: ingestRequest,
   responses: { 200: ingestResponse },
 } as const
@@ -61,6 +62,7 @@ export const pipeRoutes = {
   },
   'POST /pipe/consistency/sentinel/feedback': {
     summary: 'Report what a check of suspects found',
+    bodyBytesMax: bodyBytes.large,
     body: sentinelFeedback,
     responses: { 200: suspectUpdate },
   },

@@ -14,6 +14,8 @@ export interface Route {
   readonly params?: z.ZodObject
   readonly query?: z.ZodObject
   readonly body?: z.ZodType
+  /** The largest body, also after decompression. Default: `bodyBytes.small`. */
+  readonly bodyBytesMax?: number
   /** By status; the lowest is the default. Text: the media type of a response that is not JSON. */
   readonly responses: Readonly<Record<number, z.ZodType | string>>
   /** The data of each server-sent event, by the event's name. Only for `text/event-stream`. */
@@ -23,6 +25,9 @@ export interface Route {
 }
 
 export const eventStream = 'text/event-stream'
+
+/** `small`: more than any request of a few fields has; `text`: a long instruction; `large`: cards, lists and rows of sensors. */
+export const bodyBytes = { small: 65_536, text: 1_048_576, large: 8_388_608 } as const
 
 // Requests
 
@@ -129,3 +134,16 @@ export const card = z.object({
 })
 export type Card = z.output<typeof card>
 export type CardRow = Row<z.input<typeof card>>
+
+/** What every request for a claimed turn shows. */
+export const fenced = {
+  turn_epoch: z.number().int().min(1).max(Number.MAX_SAFE_INTEGER),
+  lease_token: z
+    .string()
+    .max(200)
+    .optional()
+    .describe('the `lease_token` of the claim; without it the answer is 403 `lease_token_missing`'),
+}
+
+/** Of a key or a project: more than one has. Servers hold the keys in memory, and compare each new agent with the list of its project. */
+export const targetsMax = 100

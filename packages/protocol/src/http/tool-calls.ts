@@ -1,7 +1,7 @@
 /** Tool results, questions to people, and actions from a user interface. */
 import { z } from 'zod'
 import { afterExecutions, resultStatuses } from '../vocabulary.js'
-import { id, inProject, limit, list, text, time, token, type Route, type Row } from './shapes.js'
+import { bodyBytes, id, inProject, limit, list, text, time, token, type Route, type Row } from './shapes.js'
 
 const oneCall = inProject.extend({ call: id })
 
@@ -22,6 +22,7 @@ export const toolCallRoutes = {
     summary: 'Report the result of a tool call, or answer a question',
     description: 'A repeated or late result is acknowledged with status `ignored` and changes nothing.',
     params: oneCall,
+    bodyBytesMax: bodyBytes.large,
     body: z.strictObject({
       status: z.enum(resultStatuses),
       result: z.unknown().optional(),
@@ -38,13 +39,13 @@ export const toolCallRoutes = {
   'POST /projects/:project/tool-calls/:call/start': {
     summary: 'Claim a tool call before running it',
     description:
-      'One host gets `started`. `unknown`: another host started a call that must not run twice. `gone`: the turn no longer waits for the call.',
+      'One host gets `started`. `unknown`: another host started a call that must not run twice. `waiting`: a person has not allowed the call yet. `gone`: the turn no longer waits for the call.',
     params: oneCall,
     body: z.strictObject({ host: text(200) }),
     responses: {
       200: z.object({
         tool_call_id: z.string(),
-        status: z.enum(['started', 'unknown', 'gone']),
+        status: z.enum(['started', 'unknown', 'waiting', 'gone']),
         agent_id: z.string(),
         agent_turn_id: z.string(),
         turn_epoch: z.number(),
@@ -66,6 +67,7 @@ export const toolCallRoutes = {
     description:
       'A turn of the agent calls the tool with these arguments, waits for the result and delivers it; the agent’s executor does not run. The tool is one that the project declares, or `delegate`, `fork_join` or `ask_person`. The cards of the turn name the key that requested the action. Repeating the request returns the same turn; the same `action_id` with another tool or other arguments is a conflict (409 `action_conflict`).',
     params: inProject,
+    bodyBytesMax: bodyBytes.large,
     body: z.strictObject({
       action_id: id,
       agent_id: token,

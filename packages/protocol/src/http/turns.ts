@@ -1,7 +1,16 @@
 /** Turns: enqueue, list, read, wait, stop. */
 import { z } from 'zod'
-import { activities, budgetKeys, deliverableKinds, outcomes, turnStatuses, waitStatuses } from '../vocabulary.js'
 import {
+  activities,
+  budgetKeys,
+  deliverableKinds,
+  memories,
+  outcomes,
+  turnStatuses,
+  waitStatuses,
+} from '../vocabulary.js'
+import {
+  bodyBytes,
   amount,
   card,
   fieldSpec,
@@ -21,6 +30,13 @@ import {
   type Row,
 } from './shapes.js'
 
+/** What one turn may spend. */
+export const turnBudget = z.strictObject({
+  max_tokens: amount.optional(),
+  max_cost_micros: amount.optional(),
+  max_wall_ms: amount.optional(),
+})
+
 const newTurn = z
   .strictObject({
     instruction: longText.min(1).optional(),
@@ -28,15 +44,12 @@ const newTurn = z
     result_fields: z.array(fieldSpec).min(1).max(200).optional(),
     channel_id: token.optional(),
     correlation_id: id.optional(),
+    session_id: id
+      .optional()
+      .describe('the conversation: an agent with `memory: session` knows what was asked and answered in it'),
     traceparent: text(100).optional(),
     metadata: record.optional(),
-    budget: z
-      .strictObject({
-        max_tokens: amount.optional(),
-        max_cost_micros: amount.optional(),
-        max_wall_ms: amount.optional(),
-      })
-      .optional(),
+    budget: turnBudget.optional(),
   })
   .refine((body) => (body.instruction === undefined) !== (body.context_box_id === undefined), {
     error: 'must have either instruction or context_box_id',
@@ -103,6 +116,10 @@ const wait = z.object({
   sent_at: time.nullable(),
   host_beat_at: time.nullable(),
   created_at: time,
+  approval: z
+    .enum(['waiting', 'allowed'])
+    .nullable()
+    .describe('`waiting`: a person has not allowed the call yet; null if it needs no approval'),
 })
 export type WaitRow = Row<z.input<typeof wait>>
 
@@ -144,8 +161,10 @@ const used = z.object({ used: z.number(), limit: z.number().nullable() })
 const turnFile = z.object({
   path: z.string(),
   how: z
-    .enum(['claimed', 'changed'])
-    .describe('the deliverable names the file, or a view saw it change while the turn ran'),
+    .enum(['claimed', 'changed', 'deleted'])
+    .describe(
+      'the deliverable names the file, or a view saw it change or be deleted while the turn ran; the deletion of a directory is one item',
+    ),
   certainty: z
     .enum(['claimed_and_seen', 'claimed', 'only_turn', 'several_turns'])
     .describe(
@@ -196,6 +215,20 @@ export type Fallback = z.output<typeof fallback>
 /** The content of a deliverable card whose metadata has `kind: "fallback"`. */
 export const fallbackContent = z.looseObject({ text: z.string().optional(), fallback })
 
+/** The most characters of a message to a turn. */
+export const messageMaxChars = 8_000
+
+const message = z.object({
+  seq: z.number(),
+  said_by: z.string(),
+  text: z.string(),
+  urgent: z.boolean(),
+  created_at: time,
+  delivered_at: time.nullable().describe('null: it waits, or the turn ended before the agent got it'),
+})
+export type TurnMessage = z.output<typeof message>
+export type TurnMessageRow = Row<z.input<typeof message>>
+
 /** What the kernel reads about a turn in one query. */
 const turnTrail = z.object({
   deliverable: z
@@ -212,9 +245,30 @@ const turnTrail = z.object({
   steps: list(step),
   waits: list(wait).describe('its tool calls'),
   interventions: list(intervention).describe('what watchdogs did to the turn'),
-  parent: relative.nullable(),
+  parent: relative.nullable().describe('the turn that enqueued it, that it continues, or that it was forked from'),
+  continues: z.string().nullable().describe('the turn that it follows up'),
+  forked_from: z
+    .object({ agent_turn_id: z.string(), step: z.number() })
+    .nullable()
+    .describe('the turn whose cards it began with, up to this step'),
+  imported_from: z
+    .object({ project_id: z.string(), bellwether: z.string(), imported_at: time, imported_by: z.string() })
+    .nullable()
+    .describe('the turn ran elsewhere and was imported: it is never run here'),
   context_box_id: z.string().nullable(),
   output_box_id: z.string().nullable(),
+  session_id: z.string().nullable(),
+  context_size: z
+    .object({
+      memory: z.enum(memories).describe('what the turn knew of earlier turns'),
+      cards: z.number().describe('cards in its context box; at most 2,000 are counted'),
+      bytes: z.number(),
+      memory_cards: z.number().describe('cards of earlier turns that it read'),
+      memory_bytes: z.number(),
+      memory_truncated: z.boolean().describe('older cards were left out'),
+    })
+    .nullable()
+    .describe('what the turn knew at its start; null: it has not started'),
   usage: z.object({
     steps: z.number(),
     total_tokens: z.number().describe('all kinds, cache reads included'),
@@ -234,6 +288,7 @@ const turnTrail = z.object({
       exceeded_keys: list(z.enum(budgetKeys)).describe(
         'the limits that stopped the turn, or that were too small for its last call',
       ),
+      agent_limits: list(z.enum(budgetKeys)).describe('the limits that the agent file set'),
     })
     .nullable(),
 })
@@ -256,6 +311,7 @@ const turnDetail = turn.extend({
   cards_truncated: z.boolean().describe('the boxes hold more cards'),
   children: list(child).describe('at most 5 levels and 500 turns'),
   children_truncated: z.boolean(),
+  messages: list(message).describe('messages to the turn, in order'),
   files: list(turnFile).describe('at most 200'),
   files_truncated: z.boolean(),
 })
@@ -263,6 +319,7 @@ const turnDetail = turn.extend({
 export type TurnDetail = z.output<typeof turnDetail>
 
 const oneTurn = inProject.extend({ turn: id })
+export const startedTurn = z.object({ agent_turn_id: z.string(), inbox_id: z.string(), status: z.string() })
 
 export const turnRoutes = {
   'POST /projects/:project/agents/:agent/turns': {
@@ -270,8 +327,9 @@ export const turnRoutes = {
     description:
       'With an `Idempotency-Key` header, repeating the request returns the first response. Reusing the key with another body is refused with 422.',
     params: inProject.extend({ agent: token }),
+    bodyBytesMax: bodyBytes.large,
     body: newTurn,
-    responses: { 202: z.object({ agent_turn_id: z.string(), inbox_id: z.string(), status: z.string() }) },
+    responses: { 202: startedTurn },
   },
   'GET /projects/:project/turns': {
     summary: 'List turns, newest first',
@@ -297,5 +355,34 @@ export const turnRoutes = {
     params: oneTurn,
     body: z.strictObject({ reason: text(2_000).optional() }),
     responses: { 200: z.object({ agent_turn_id: z.string(), status: z.string() }) },
+  },
+  'POST /projects/:project/turns/:turn/messages': {
+    summary: 'Send a message to a turn that has not ended',
+    description:
+      'A model gets it before its next step, a function when it asks, an HTTP worker with its next beat, a coding agent through its input or when its program is resumed. Each message is delivered once and in order. An ended turn refuses it (409 `turn_ended`).',
+    params: oneTurn,
+    bodyBytesMax: bodyBytes.text,
+    body: z.strictObject({
+      text: text(messageMaxChars).min(1),
+      now: z
+        .boolean()
+        .optional()
+        .describe(
+          'interrupt the program of a coding agent that reads no messages while it runs; it is resumed at once',
+        ),
+      message_id: id.optional().describe('a repeated request with the same id stores the message once'),
+    }),
+    responses: {
+      202: z.object({ agent_turn_id: z.string(), seq: z.number(), status: z.enum(['waiting', 'delivered']) }),
+    },
+  },
+  'POST /projects/:project/turns/:turn/continue': {
+    summary: 'Start a follow-up turn of the same agent, in the same session',
+    description:
+      'The follow-up resumes the session of a coding agent’s program, and an agent with `memory: session` knows the turn. The turn is the parent of its follow-up. A turn that has not ended refuses it (409 `turn_not_ended`).',
+    params: oneTurn,
+    bodyBytesMax: bodyBytes.large,
+    body: z.strictObject({ instruction: longText.min(1), budget: newTurn.shape.budget }),
+    responses: { 202: startedTurn },
   },
 } as const satisfies Record<string, Route>

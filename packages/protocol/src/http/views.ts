@@ -1,7 +1,7 @@
 /** Views: tree, search, stats, changes, barriers and evidence. */
 import { z } from 'zod'
 import { pipeRoles } from '../pipe-vocabulary.js'
-import { eventStream, flag, integer, list, secondsUpTo, type Route } from './shapes.js'
+import { bodyBytes, eventStream, flag, integer, list, secondsUpTo, type Route } from './shapes.js'
 
 const waitMax = 25 // seconds; below the silence after which connections are closed
 const inView = z.object({ view: z.string() })
@@ -48,7 +48,22 @@ const entryFields = z.object({
   last_agent_id: z.string().nullable(),
   source_uri: z.string().nullable(),
 })
-/** A file or directory. `only_path=1` leaves out everything but path and type. */
+/** The fields that `fields` may name. Path and type are always there. */
+export const entryFieldNames = [
+  'name',
+  'size',
+  'modified_time',
+  'created_time',
+  'integrity_suspect',
+  'audit_skipped',
+  'unreadable',
+  'agent_missing',
+  'last_agent_id',
+  'source_uri',
+] as const
+export type EntryField = (typeof entryFieldNames)[number]
+
+/** A file or directory. `fields` and `only_path=1` leave out everything else but path and type. */
 const node = entryFields.partial().required({ path: true, content_type: true })
 export interface Entry extends z.output<typeof node> {
   readonly children?: readonly Entry[] | undefined
@@ -145,7 +160,7 @@ const position = z.object({ token: z.string() })
 const syncQuery = choice.extend({ wait: secondsUpTo(waitMax), scope: z.enum(['all', 'leader']).optional() })
 const barrier = z.object({
   synced: z.boolean(),
-  asked: z.number(),
+  sensors: z.number(),
   passed: z.number(),
   missing: list(z.string()),
   token: z.string(),
@@ -186,6 +201,15 @@ export const viewRoutes = {
       recursive: flag,
       max_depth: integer(0, 10_000),
       only_path: flag,
+      fields: z
+        .string()
+        .max(400)
+        .transform((names) => names.split(','))
+        .pipe(z.array(z.enum(entryFieldNames)))
+        .optional()
+        .describe(
+          `the fields of an entry besides path and content_type, separated by commas (default: all): ${entryFieldNames.join(', ')}`,
+        ),
       'force-real-time': flag,
       on_demand_scan: flag,
       wait: secondsUpTo(waitMax),
@@ -264,6 +288,7 @@ export const viewRoutes = {
   'PUT /views/:view/suspect-list': {
     summary: 'Report modification times and sizes of suspects',
     params: inView,
+    bodyBytesMax: bodyBytes.large,
     body: z.looseObject({
       updates: z
         .array(
@@ -328,6 +353,7 @@ export const viewRoutes = {
   'POST /views/:view/evidence': {
     summary: 'Check that files exist and changed since a token',
     params: inView,
+    bodyBytesMax: bodyBytes.large,
     body: z.strictObject({
       // The board accepts at most this many claimed files; each needs a scan by a sensor.
       paths: z.array(z.string().min(1).max(4_096)).max(500),

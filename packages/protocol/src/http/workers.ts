@@ -6,14 +6,17 @@ import {
   agentStatuses,
   budgetKeys,
   cardTypes,
+  memories,
   resultStatuses,
   suspendStatuses,
   waitStatuses,
 } from '../vocabulary.js'
 import { batchTasks } from './batches.js'
 import {
+  bodyBytes,
   amount,
   card,
+  fenced,
   id,
   list,
   longText,
@@ -29,7 +32,6 @@ import {
 
 /** More than any worker starts at once. */
 const claimMax = 32
-const fenced = { turn_epoch: z.number().int().min(1).max(Number.MAX_SAFE_INTEGER) }
 const oneTurn = z.object({ turn: id })
 // The kernel writes the cards that begin and end a turn; a worker writes the others.
 const workerCardTypes = cardTypes.filter((type) => !type.startsWith('task.'))
@@ -47,7 +49,13 @@ const toolResult = z.object({
 
 export type ToolResult = z.input<typeof toolResult>
 
-const fence = z.object({ agent_turn_id: z.string(), turn_epoch: z.number() })
+const workerMessage = z.object({ seq: z.number(), said_by: z.string(), text: z.string(), created_at: time })
+
+const fence = z.object({
+  agent_turn_id: z.string(),
+  turn_epoch: z.number(),
+  lease_token: z.string().describe('the secret of this claim; send it with every request for the turn'),
+})
 const budgetLeft = z
   .object({ tokens: z.number().nullable(), cost_micros: z.number().nullable(), wall_ms: z.number().nullable() })
   .nullable()
@@ -90,6 +98,7 @@ const claimedTurn = fence.extend({
       profile_id: z.string().nullable(),
       worker_target: z.string(),
       status: z.enum(agentStatuses),
+      memory: z.enum(memories),
       metadata: record,
     })
     .nullable()
@@ -110,12 +119,15 @@ const claimedTurn = fence.extend({
     .boolean()
     .describe('only the newest cards are included: 4 MiB per box, less if many turns are claimed'),
   output_box_id: z.string().nullable(),
-  output: list(card).describe(
-    'the cards of the output box, this turn included: thoughts, tool calls, results, earlier deliverables',
-  ),
+  output: list(card).describe('the cards that this turn has written so far: thoughts, tool calls, results'),
   output_truncated: z
     .boolean()
     .describe('as `context_truncated`; `GET /projects/{project}/boxes/{box}/cards` returns all cards'),
+  session_id: z.string().nullable().describe('the session that the caller named'),
+  memory: list(card).describe(
+    'cards of earlier turns, as the agent’s `memory` says: none, what was asked and answered in the session, or the cards of its box',
+  ),
+  memory_truncated: z.boolean().describe('older cards are left out: output and memory share 4 MiB'),
   results: list(toolResult).describe('in the order of the calls'),
   left: budgetLeft.describe('what the turn may use; a null key is not limited; null: the turn has no budget'),
 })
@@ -135,13 +147,32 @@ export const workerRoutes = {
   'POST /turns/:turn/beat': {
     summary: 'Report that the worker is alive and runs the turn',
     params: oneTurn,
-    body: z.strictObject({ ...fenced, activity: z.enum(activities).optional(), current_tool: text(200).optional() }),
-    responses: { 200: z.object({ status: z.literal('alive') }) },
+    bodyBytesMax: bodyBytes.text,
+    body: z.strictObject({
+      ...fenced,
+      activity: z.enum(activities).optional(),
+      current_tool: text(200).optional(),
+      messages_seen: z
+        .number()
+        .int()
+        .min(0)
+        .optional()
+        .describe('the highest `seq` that the worker has read; the response has all later messages'),
+    }),
+    responses: {
+      200: z.object({
+        status: z.literal('alive'),
+        messages: list(workerMessage).describe(
+          'messages of people to the turn, in order; also cards of its output box',
+        ),
+      }),
+    },
   },
   'POST /turns/:turn/steps': {
     summary: 'Append cards to the turn’s output box, and record a step',
     description: 'With a `card_id` (a UUID) per card and a `step_id`, the request can be repeated safely.',
     params: oneTurn,
+    bodyBytesMax: bodyBytes.large,
     body: z.strictObject({
       ...fenced,
       cards: z
@@ -213,6 +244,7 @@ export const workerRoutes = {
   'POST /turns/:turn/suspend': {
     summary: 'Call tools and suspend the turn until their results arrive',
     params: oneTurn,
+    bodyBytesMax: bodyBytes.large,
     body: z.strictObject({
       ...fenced,
       step_id: id.optional(),
@@ -238,6 +270,7 @@ export const workerRoutes = {
     description:
       'Repeating it with the same fence answers `already`. If required fields are missing, the response is 422 and the turn continues.',
     params: oneTurn,
+    bodyBytesMax: bodyBytes.large,
     body: z
       .strictObject({
         ...fenced,

@@ -26,4 +26,12 @@ describe('excluded paths', () => {
       expect(() => parseExclude([wrong])).toThrow(expect.objectContaining({ code: 'invalid_exclude' }))
     expect(() => parseExclude(Array.from({ length: 201 }, (_, at) => `n${at}`))).toThrow(/more than 200/)
   })
+
+  it('rejects globs whose wildcards take minutes for one long name', () => {
+    for (const costly of ['*a*a*a*b', 'x/*a*a*a*b/y', '**/a/**/b/**/c', 'a**b**c**d'])
+      expect(() => parseExclude([costly])).toThrow(/more than 3 \* in one name or more than 2 \*\* before its end/)
+    const [long, deep] = [`${'a'.repeat(254)}x`, `/${'a/'.repeat(1_000)}x`]
+    const matches = parseExclude(['*a*a*b', '**/a/**/b', '**/a/**/b/**'])!
+    expect([matches(`/${long}`, long), matches(deep, 'x')]).toEqual([false, false])
+  })
 })

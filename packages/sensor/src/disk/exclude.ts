@@ -9,6 +9,9 @@ import { childOf, nameOf, type Disk } from './disk.js'
 // Each glob is tested against every entry.
 const globsMax = 200
 const globMax = 1_000
+// An expression tries the combinations of its wildcards: more of them would take minutes for one long name that an agent chooses.
+const starsMax = 3
+const deepMax = 2
 
 /** Whether this entry matches; its parent directories are not tested. */
 type Matches = (path: string, name: string) => boolean
@@ -24,6 +27,10 @@ export function parseExclude(globs: readonly string[]): Matches | undefined {
     const glob = text.replace(/\/+$/, '')
     if (glob === '' || text.startsWith('!') || text.length > globMax || /(?:^|\/)\.{1,2}(?:\/|$)/.test(glob))
       throw invalidExclude(`${JSON.stringify(text.slice(0, 80))} is not a valid glob`)
+    if (isCostly(glob))
+      throw invalidExclude(
+        `${JSON.stringify(text.slice(0, 80))} has more than ${starsMax} * in one name or more than ${deepMax} ** before its end`,
+      )
     if (glob.includes('/')) pathGlobs.push(new RegExp(`^/${regexOf(glob.replace(/^\/+/, ''))}$`, 'su'))
     else if (/[*?]/.test(glob)) nameGlobs.push(new RegExp(`^${regexOf(glob)}$`, 'su'))
     else names.add(glob)
@@ -56,6 +63,13 @@ export function withoutExcluded(disk: Disk, matches: Matches): Disk {
       })
     },
   }
+}
+
+/** `**` at the end matches the rest and tries nothing. */
+function isCostly(glob: string): boolean {
+  const stars = (part: string) => (part.match(/\*+/g) ?? []).length
+  const deep = glob.replace(/\*+$/, '').match(/\*{2,}/g) ?? []
+  return deep.length > deepMax || glob.split('/').some((part) => stars(part) > starsMax)
 }
 
 const special = /[\\^$.+()|{}[\]]/g

@@ -112,7 +112,7 @@ export function openScanner(options: ScannerOptions): Scanner {
     const at = idle.indexOf(worker)
     if (at >= 0) idle.splice(at, 1)
     cancelRetirement(worker)
-    worker.on('error', () => undefined).unref()
+    worker.on('error', () => undefined).unref() // it is no longer used, so its failure has no effect
     // The thread ends when its system call returns. Terminating it inside a native call may crash the process.
     worker.postMessage({ type: 'stop' } satisfies ToScanThread, [])
   }

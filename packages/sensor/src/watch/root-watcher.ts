@@ -66,8 +66,8 @@ export function openRootWatcher(options: RootWatcherOptions): RootWatcher {
   const bus = new EventBus(options.busRows ?? busRowsDefault, setPaused)
   const libc = options.native === false ? 'disabled' : openLibc()
   const wakeFd = typeof libc === 'string' ? -1 : libc.eventfd(0, nonBlockCloseOnExec)
-  const one = new Uint8Array(new BigUint64Array([1n]).buffer)
-  const oneAt = typeof libc === 'string' ? 0 : libc.pin(one)
+  const increment = new Uint8Array(new BigUint64Array([1n]).buffer)
+  const incrementAt = typeof libc === 'string' ? 0 : libc.pin(increment)
   const overflowListeners: (() => void)[] = []
   const syncs = new Map<number, () => void>()
   const waiting: (() => void)[] = []
@@ -82,7 +82,7 @@ export function openRootWatcher(options: RootWatcherOptions): RootWatcher {
 
   function post(message: ToWatchThread): void {
     thread?.postMessage(message, [])
-    if (typeof libc !== 'string') libc.write(wakeFd, oneAt, one.length)
+    if (typeof libc !== 'string') libc.write(wakeFd, incrementAt, increment.length)
   }
 
   async function pin(signal: AbortSignal): Promise<RootIdentity> {
@@ -216,6 +216,7 @@ export function openRootWatcher(options: RootWatcherOptions): RootWatcher {
       } finally {
         removeListener()
         isWatching = false
+        // The thread is stopping: an error now has no effect.
         worker
           .removeAllListeners('message')
           .removeAllListeners('exit')

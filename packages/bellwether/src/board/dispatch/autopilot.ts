@@ -4,19 +4,21 @@
  * root. The loop around the step waits for a change of the board, the end of a turn, or the interval.
  */
 import type { TaskChoice } from '@bellwether/protocol/http'
-import { loop, makeWake, type Wake } from '../../ports/loop.js'
+import { loop, makeWake } from '../../ports/loop.js'
 import { startRun } from './start-run.js'
 import { writeCaches, type CachePorts } from './caches.js'
 import { decideNext, explainDecision } from '../tasks/next-task.js'
-import { concurrencyLimit, readyRules, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
+import { agentsRegistered, concurrencyLimit, readyRules, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
 import { pausedBy } from '../tasks/task-fields.js'
 import { followRun, pickDecided } from './dispatch.js'
-import { dueReminders, type ReminderAlert } from '../tasks/reminders.js'
+import { gaveUpAlert, personAlert, type PersonAlert } from '../tasks/person-alerts.js'
+import { dueReminders } from '../tasks/reminders.js'
 import { reconcileAll, type Reconciled } from './reconcile.js'
 import type { DispatchReport } from '@bellwether/protocol/http'
 import type { RunName } from './settle.js'
-import { openRuns } from '../tasks/open-runs.js'
-import { readinessIndex } from '../tasks/readiness-index.js'
+import { mergeQueued, startMerges } from './merge.js'
+import { inFlight } from '../tasks/open-runs.js'
+import { readinessIndex, type ReadinessEntry } from '../tasks/readiness-index.js'
 import type { ReadyRules } from '../tasks/ready.js'
 import type { BoardState } from '../log/task.js'
 
@@ -45,13 +47,14 @@ export async function autopilotStep(dispatcher: Dispatcher, caches: CachePorts):
   // Decided without the lock: a step on a quiet board neither locks nor writes. start-run.ts confirms it under the lock.
   const decide = () => decideNext(board.state, clock.wallMs(), rules)
   let decision = decide()
-  while (decision.next.task !== null && hasRoom(dispatcher, policies)) {
+  const isReady = decision.next.task !== null && (await agentsRegistered(dispatcher, policies))
+  while (isReady && decision.next.task !== null && hasRoom(dispatcher, policies)) {
     if (started.length + overBudget.length >= startsPerStepMax) break
-    const one = await startRun(dispatcher, policies, pickDecided(decision))
-    if (one.started === 'over_budget') overBudget.push(one.taskId)
-    else if (one.started === 'yes') started.push({ taskId: one.taskId, runId: one.runId })
+    const attempt = await startRun(dispatcher, policies, pickDecided(decision))
+    if (attempt.started === 'over_budget') overBudget.push(attempt.taskId)
+    else if (attempt.started === 'yes') started.push({ taskId: attempt.taskId, runId: attempt.runId })
     if (decision.state !== board.state) decision = decide()
-    if (one.started === 'no') break
+    if (attempt.started === 'no') break
   }
   const choice = explainDecision(decision)
   await writeCaches(board, caches)
@@ -59,7 +62,7 @@ export async function autopilotStep(dispatcher: Dispatcher, caches: CachePorts):
 }
 
 const hasRoom = (dispatcher: Dispatcher, policies: DispatchPolicies): boolean =>
-  openRuns(dispatcher.board.state).length < concurrencyLimit(dispatcher, policies)
+  inFlight(dispatcher.board.state, dispatcher.clock.wallMs()) < concurrencyLimit(dispatcher, policies)
 
 async function sendReminders(dispatcher: Dispatcher, rules: ReadyRules): Promise<void> {
   const { board, clock, actor } = dispatcher
@@ -69,14 +72,38 @@ async function sendReminders(dispatcher: Dispatcher, rules: ReadyRules): Promise
     const nowMs = clock.wallMs()
     return dueReminders(readinessIndex(state, nowMs, rules).reminders, nowMs, rules.recovery, actor)
   }
-  if (due(board.state).drafts.length === 0) return
-  let alerts: readonly ReminderAlert[] = []
-  await board.write((state) => {
-    const step = due(state)
-    alerts = step.alerts
-    return step.drafts
-  })
-  for (const alert of alerts) dispatcher.alerts.raise(alert)
+  if (due(board.state).length > 0) {
+    const lines = await board.write(due)
+    for (const taskId of new Set(lines.filter(({ type }) => type === 'task_failed').map((line) => line.taskId)))
+      raise(dispatcher, gaveUpAlert(board.state.tasks.get(taskId)!))
+  }
+  for (const entry of readinessIndex(board.state, clock.wallMs(), rules).reminders) raise(dispatcher, alertOf(entry))
+}
+
+const alerts = new WeakMap<ReadinessEntry, PersonAlert | null>()
+
+/** An entry does not change, and a step asks for every task that waits for a person. */
+function alertOf(entry: ReadinessEntry): PersonAlert | null {
+  const known = alerts.get(entry)
+  if (known !== undefined) return known
+  const alert = personAlert(entry.task, entry.readiness)
+  alerts.set(entry, alert)
+  return alert
+}
+
+function raise(dispatcher: Dispatcher, alert: PersonAlert | null): void {
+  if (alert !== null) dispatcher.alerts.raise(alert)
+}
+
+// Older ones were sent, or given up.
+const gaveUpMs = 86_400_000
+
+/** After a start: a process may have died between the line that gave a task up and its message. */
+function raiseGivenUp(dispatcher: Dispatcher): void {
+  const { board, clock } = dispatcher
+  for (const task of board.state.tasks.values())
+    if (task.status === 'failed' && Date.parse(task.updatedAt) > clock.wallMs() - gaveUpMs)
+      raise(dispatcher, gaveUpAlert(task))
 }
 
 /**
@@ -106,9 +133,10 @@ export async function runAutopilot(
     const canStart = choice.taskId !== null && room
     const one = canStart ? await startRun(dispatcher, policies, pickDecided(decision)) : undefined
     if (one === undefined || one.started === 'no') {
-      because = one?.why ?? (room ? choice.because : 'the limit of concurrent turns is reached')
-      if (open.size === 0) break
-      await Promise.race(open)
+      because = one?.why ?? (room ? choice.because : 'the limit of concurrent turns and merges is reached')
+      if (open.size > 0) await Promise.race(open)
+      // A change that waits for its merge takes the place of a run.
+      else if (room || !(await mergeQueued(dispatcher, policies)).some(({ what }) => what !== 'later')) break
       continue
     }
     started += 1
@@ -120,20 +148,16 @@ export async function runAutopilot(
     open.add(following)
   }
   await Promise.all(open)
+  await mergeQueued(dispatcher, await dispatcher.policies())
   await writeCaches(board, caches, 'now')
   return { reports, stoppedBecause: signal.aborted ? 'it was interrupted' : because }
-}
-
-export interface Autopilot {
-  readonly wake: Wake
-  readonly ended: Promise<void>
 }
 
 /**
  * Runs steps until the signal fires. A change of the board and the end of a turn wake it; deadlines, and changes that the board's
  * filesystem does not report, wait for the interval.
  */
-export function startAutopilot(dispatcher: Dispatcher, caches: CachePorts, signal: AbortSignal): Autopilot {
+export function startAutopilot(dispatcher: Dispatcher, caches: CachePorts, signal: AbortSignal) {
   const { clock, log, settings, spawner, board } = dispatcher
   const wake = makeWake(clock)
   const listening = new Set<string>()
@@ -149,6 +173,7 @@ export function startAutopilot(dispatcher: Dispatcher, caches: CachePorts, signa
       .finally(() => listening.delete(runId))
       .catch((error: unknown) => log.error({ err: error }, 'cannot wake the autopilot'))
   }
+  let isFirst = true
   let decided: BoardState | 'deciding' | 'failed' = 'failed'
   // During a step most writes are its own; after it, the comparison of the states shows whether there were others.
   const release = board.onChange((how) => {
@@ -161,11 +186,13 @@ export function startAutopilot(dispatcher: Dispatcher, caches: CachePorts, signa
       throw error
     })
     decided = result.decided
+    if (isFirst) raiseGivenUp(dispatcher)
+    isFirst = false
     result.started.forEach(listen)
     if (board.state !== decided) wake.now()
   }
   const options = { name: 'autopilot', intervalMs: settings.intervalMs, clock, log, signal }
-  const ended = loop(options, step, wake).then(async () => {
+  const ended = Promise.all([loop(options, step, wake), startMerges(dispatcher, signal)]).then(async () => {
     release()
     await writeCaches(board, caches, 'now')
   })

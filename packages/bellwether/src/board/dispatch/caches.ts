@@ -39,15 +39,15 @@ class Entries implements IncrementalIndex {
   }
 
   rebuild(state: BoardState): void {
-    for (const task of state.tasks.values()) this.#look(task)
+    for (const task of state.tasks.values()) this.#refresh(task)
   }
 
   update(_state: BoardState, tasks: readonly Task[]): void {
-    for (const task of tasks) this.#look(task)
+    for (const task of tasks) this.#refresh(task)
     this.changed += tasks.length
   }
 
-  #look(task: Task): void {
+  #refresh(task: Task): void {
     const entries = this.#of(task)
     if (entries.length === 0) this.#byTask.delete(task.taskId)
     else this.#byTask.set(task.taskId, entries)

@@ -12,7 +12,7 @@ import type { Machine } from '../../ports/disk/machine.js'
 import type { Ids } from '../../ports/ids.js'
 import { signalTo } from '../../ports/processes/kill-tree.js'
 import { runCommand } from '../../ports/processes/run-command.js'
-import { parseJson } from '../log/json.js'
+import { parseJson } from '../log/lines/json.js'
 import { parseResult } from './parse-result.js'
 import type { Spawner, SpawnRequest, TurnStatus } from '../ports.js'
 
@@ -90,9 +90,9 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
       {
         command: [
           ...(request.degrade.length > 0 ? ['env', `BELLWETHER_DEGRADE=${request.degrade.join(',')}`] : []),
-          ...['/bin/sh', '-c', script, 'agent', join(runsFolder, request.key), options.command],
+          ...['/bin/sh', '-c', script, 'agent', join(root, runsFolder, request.key), options.command],
         ],
-        root,
+        root: request.worktree?.root ?? root,
         timeoutMs,
         environment: options.environment,
         signal: stop,
@@ -163,6 +163,8 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
   return {
     // One command runs as every agent.
     missingAgents: async () => [],
+    hasAgents: async () => true,
+    workspaceOf: async () => ({}),
     async kernel() {
       const runs = join(root, runsFolder)
       await disk.makeFolder(runs)

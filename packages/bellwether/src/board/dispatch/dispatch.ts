@@ -14,6 +14,7 @@ import { reconcileRun } from './reconcile.js'
 import type { DispatchReport, KnowledgeOutcome } from '@bellwether/protocol/http'
 import { reportOf } from './report.js'
 import type { RunName } from './settle.js'
+import { mergeQueued } from './merge.js'
 
 /** Picks this task if it is ready. */
 function pickTask(taskId: string): TaskPicker {
@@ -41,7 +42,7 @@ export async function dispatch(dispatcher: Dispatcher, taskId: string, signal: A
     const report = reportOf(task, false, null)
     return report.spawn === null ? report : { ...report, spawn: { ...report.spawn, cooldownActive: true } }
   }
-  throw new InvalidInput(`Cannot dispatch task "${taskId}": ${started.why}.`, {
+  throw new InvalidInput(`Cannot dispatch task "${taskId}": ${started.why.replace(/\.$/, '')}.`, {
     code: 'not_ready',
     hint: `Run bellwether task show ${taskId} to see what it waits for.`,
   })
@@ -57,6 +58,7 @@ export async function followRun(
   if (started.started === 'over_budget') return reportOf(dispatcher.board.state.tasks.get(taskId)!, true, null)
   const { settledHere, backfill } = await waitForEnd(dispatcher, { taskId, runId: started.runId }, signal)
   const knowledge: KnowledgeOutcome = { ...started.knowledge, backfill }
+  if (settledHere) await mergeQueued(dispatcher, await dispatcher.policies())
   return reportOf(dispatcher.board.state.tasks.get(taskId)!, settledHere, knowledge)
 }
 
@@ -69,8 +71,8 @@ async function waitForEnd(
     await dispatcher.board.sync()
     const task = dispatcher.board.state.tasks.get(name.taskId)
     if (task === undefined || openRun(task)?.runId !== name.runId) return { settledHere: false, backfill: null }
-    const what = await reconcileRun(dispatcher, await dispatcher.policies(), name)
-    if (what.result === 'closed') return { settledHere: true, backfill: what.backfill }
+    const reconciled = await reconcileRun(dispatcher, await dispatcher.policies(), name)
+    if (reconciled.result === 'closed') return { settledHere: true, backfill: reconciled.backfill }
     if (signal.aborted) return { settledHere: false, backfill: null }
     await endOrInterval(dispatcher, name.runId, signal)
   }

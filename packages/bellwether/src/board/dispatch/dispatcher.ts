@@ -4,13 +4,16 @@
  */
 import type { Clock, Log, Random } from '@bellwether/base'
 import type { Ids } from '../../ports/ids.js'
+import type { GitHistory } from '../../ports/git.js'
+import type { Worktrees } from '../../ports/git/worktrees.js'
 import { retryCall } from '../../ports/retry.js'
 import type { CommandResult } from '../../ports/processes/run-command.js'
 import type { Alerts } from './alerts.js'
 import type { Evidence, Spawner } from '../ports.js'
-import type { AcceptancePolicy, VerifyCommand } from '../policies/acceptance.js'
+import type { AcceptancePolicy, VerifyCommand } from '../policies/acceptance-policy.js'
 import type { BoardPolicies } from '../policies/load.js'
 import { human } from '../policies/recovery.js'
+import type { WorkspacePolicy } from '../policies/workspace.js'
 import type { RuntimeAgent } from '../policies/runtime.js'
 import type { ReadyRules } from '../tasks/ready.js'
 import type { KnowledgeOutcome } from '@bellwether/protocol/http'
@@ -18,7 +21,12 @@ import type { Backfill, LessonSource } from '../policies/knowledge.js'
 import type { Board, Task } from '../log/task.js'
 
 /** The policies that decide about tasks and runs; hints have a port of their own. */
-export interface DispatchPolicies extends Omit<BoardPolicies, 'knowledge' | 'knowledgeError' | 'runtime'> {
+export interface DispatchPolicies extends Omit<
+  BoardPolicies,
+  'knowledge' | 'knowledgeError' | 'runtime' | 'workspace'
+> {
+  /** Default: tasks run in the project folder. */
+  readonly workspace?: WorkspacePolicy
   /** From config/runtime-policy.json; takes precedence over the setting. */
   readonly runtime?: {
     readonly agents?: readonly RuntimeAgent[]
@@ -44,10 +52,20 @@ export interface DispatcherOptions {
   readonly board: Board
   readonly spawner: Spawner
   readonly evidence: Evidence
+  /** The repository of the task root; absent: runs are closed without a diff. */
+  readonly git?: GitHistory
   /** Read for each step: a corrected policy file takes effect at once. */
   readonly policies: () => Promise<DispatchPolicies>
   readonly knowledge: Knowledge
-  readonly verify: (command: VerifyCommand, policy: AcceptancePolicy) => Promise<CommandResult>
+  /** Runs a command for a task, in `root`: its worktree, else the task root. */
+  readonly verify: (
+    command: VerifyCommand,
+    policy: AcceptancePolicy,
+    task: Task,
+    root?: string,
+  ) => Promise<CommandResult>
+  /** The git worktrees of the task root. Absent: every task runs in the project folder. */
+  readonly worktrees?: (timeoutMs: number) => Worktrees
   readonly alerts: Alerts
   readonly clock: Clock
   readonly ids: Ids
@@ -107,6 +125,34 @@ export async function findMissing(
   }
 }
 
+/** Dispatchers that have seen an agent, and those that have logged that there is none. */
+const sawAgents = new WeakSet<Dispatcher>()
+const loggedNoAgents = new WeakSet<Dispatcher>()
+
+/**
+ * Whether the project has agents. After the first start of an installation its workers have not registered them yet, and a task that
+ * is dispatched would fail. True if the kernel is unreachable: then the spawn reports it.
+ */
+export async function agentsRegistered(
+  dispatcher: Dispatcher,
+  { calls }: Pick<DispatchPolicies, 'calls'>,
+): Promise<boolean> {
+  if (sawAgents.has(dispatcher)) return true
+  try {
+    const call = { kind: 'command_routing', name: 'reading whether the project has agents' } as const
+    const found = await retryCall(calls, call, () => dispatcher.spawner.hasAgents(), dispatcher)
+    if (found) sawAgents.add(dispatcher)
+    else if (!loggedNoAgents.has(dispatcher)) {
+      loggedNoAgents.add(dispatcher)
+      dispatcher.log.info({}, 'no agent is registered yet; ready tasks wait')
+    }
+    return found
+  } catch (error) {
+    dispatcher.log.warn({ err: error }, 'cannot read whether the project has agents')
+    return true
+  }
+}
+
 /** The recovery chain without members that are not agents of the project (H6.6). */
 export async function withExistingAgents(
   dispatcher: Dispatcher,
@@ -120,12 +166,10 @@ export async function withExistingAgents(
   return { ...policies, recovery: { ...recovery, recoveryChain } }
 }
 
+const watched = ['unknown', 'active', 'stopping', 'evidence', 'merge'] as const
+
 /** How long this process has observed a condition. Monotonic: a jump of the wall clock expires nothing. */
-export function watchedMs(
-  dispatcher: Dispatcher,
-  runId: string,
-  what: 'unknown' | 'active' | 'stopping' | 'evidence',
-): number {
+export function watchedMs(dispatcher: Dispatcher, runId: string, what: (typeof watched)[number]): number {
   const key = `${runId}:${what}`
   const nowMs = dispatcher.clock.monotonicMs()
   const since = dispatcher.seenSince.get(key)
@@ -134,7 +178,7 @@ export function watchedMs(
 }
 
 export function forgetRun(dispatcher: Dispatcher, runId: string): void {
-  for (const what of ['unknown', 'active', 'stopping', 'evidence']) dispatcher.seenSince.delete(`${runId}:${what}`)
+  for (const what of watched) dispatcher.seenSince.delete(`${runId}:${what}`)
 }
 
 /** Runs `work`, or returns null if this process is already working on the run. */

@@ -5,9 +5,10 @@
 import { defined } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Dispatcher } from './dispatcher.js'
-import { collectEvidence } from './collect-evidence.js'
+import { collectEvidence } from './evidence/collect-evidence.js'
 import { finishTask } from '../tasks/task-commands.js'
-import { taskIn } from '../tasks/operator-commands.js'
+import { taskIn } from '../tasks/find-task.js'
+import { lastLine } from '../tasks/last-failure.js'
 import { accept } from '../policies/acceptance.js'
 import { human } from '../policies/recovery.js'
 import type { TaskEvent } from '../log/task.js'
@@ -37,7 +38,12 @@ export async function finishChecked(
   const judgement = accept(policies.acceptance, byPerson, deliverable, { ...findings, files: seen })
   if (judgement.verdict === 'done')
     return finishTask(ports, taskId, by, { evidence: judgement.evidence, ...defined({ note }) })
-  throw new InvalidInput(`Cannot finish task "${taskId}": ${judgement.reasons.join('; ')}.`, {
+  const checks = judgement.verdict === 'wait' ? [] : judgement.problems.checks
+  const reasons = judgement.reasons.map((reason) => {
+    const line = lastLine(checks.find(({ check }) => reason.endsWith(`: ${check}`))?.output ?? '')
+    return line === '' ? reason : `${reason} (${line})`
+  })
+  throw new InvalidInput(`Cannot finish task "${taskId}": ${reasons.join('; ')}.`, {
     code: 'incomplete_output',
     hint: `Fix that, or skip the checks with bellwether task done ${taskId} --unchecked.`,
   })

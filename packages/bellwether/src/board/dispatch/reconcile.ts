@@ -10,7 +10,7 @@ import { abortOf, openRun, turnWaitOf } from '../tasks/task-fields.js'
 import type { TurnStatus } from '../ports.js'
 import { kernelIdentity } from './spawn-turn.js'
 import { deadlineSecOf } from '../policies/recovery.js'
-import { isStartBlocked, spawnableIntent, respawnTurn } from './respawn.js'
+import { isStartBlocked, respawnTurn, sinceLastTryMs, spawnableIntent } from './respawn.js'
 import { closeRun, settle, type RunName, type Settled } from './settle.js'
 import type { BoardState, Run, Task } from '../log/task.js'
 import { openRuns } from '../tasks/open-runs.js'
@@ -110,13 +110,13 @@ async function handleUnknown(
   const watched = watchedMs(dispatcher, name.runId, 'unknown')
   const kernel = await kernelIdentity(dispatcher, policies)
   if (kernel === 'unreachable') return { result: 'unreachable' }
-  const found = spawnableIntent(task, name.runId, kernel)
-  // The writer of the intent may be about to spawn: it has half of the grace period for that, by its own clock.
-  if (Math.max(watched, found?.ageMs ?? 0) < spawnGraceMs) return { result: 'active' }
-  if (found !== null && kernel !== null) {
+  // The writer of the intent, or of a later try, may be about to spawn: it has half of the grace period for that, by its own clock.
+  if ((sinceLastTryMs(task, name.runId, kernel) ?? watched) < spawnGraceMs) return { result: 'active' }
+  if (kernel !== null && spawnableIntent(task, name.runId, kernel) !== null) {
     if (!isStartBlocked(dispatcher.board.state, task)) await respawnTurn(dispatcher, policies, name, kernel)
     return { result: 'active' }
   }
+  if (watched < spawnGraceMs) return { result: 'active' }
   const detail = 'the kernel does not know the turn: it never started, ran on another kernel, or is past retention'
   const closed = await closeRun(dispatcher, policies, name, {
     ...noUsage,

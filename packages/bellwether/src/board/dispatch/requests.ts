@@ -18,12 +18,16 @@ import {
   freeze,
   pause,
   reject,
-  rejected,
   release,
   requireApproval,
   resume,
   unfreeze,
 } from '../tasks/operator-commands.js'
+import { rejected } from '../tasks/find-task.js'
+import { keepBranch, mergeTask, sendBack } from '../tasks/merge-commands.js'
+import { mergeQueued } from './merge.js'
+import { releaseWorktree } from './workspace.js'
+import { mustKnowChecks } from '../policies/acceptance.js'
 import { reconcileTask } from './reconcile.js'
 import type { DispatchReport } from '@bellwether/protocol/http'
 import { taskView, type TaskView } from '../tasks/task-view.js'
@@ -39,6 +43,7 @@ const portsOf = (dispatcher: Dispatcher) => ({ board: dispatcher.board, nowMs: (
 
 /** POST /board/tasks */
 export async function createRequest(dispatcher: Dispatcher, task: NewTask, by: string): Promise<TaskView> {
+  mustKnowChecks((await dispatcher.policies()).acceptance, task.checks)
   return view(dispatcher, await addTask(portsOf(dispatcher), task, by))
 }
 
@@ -46,7 +51,7 @@ export async function createRequest(dispatcher: Dispatcher, task: NewTask, by: s
 export async function patchRequest(
   dispatcher: Dispatcher,
   taskId: string,
-  { action, status, reason, files, unchecked, freshBudget, ...fields }: TaskPatch,
+  { action, status, reason, comments, files, unchecked, freshBudget, ...fields }: TaskPatch,
   by: string,
 ): Promise<TaskView> {
   const selected = action ?? (status === undefined ? undefined : statusActions[status])
@@ -54,7 +59,10 @@ export async function patchRequest(
   if (selected !== undefined && Object.keys(change).length > 0) {
     throw rejected('A request changes fields or runs an action, not both.', 'ambiguous_change', 'Send two requests.')
   }
+  if (comments !== undefined && selected !== 'retry' && selected !== 'send_back')
+    throw rejected('Comments belong to the action retry or send_back.', 'comments_without_next_run')
   if (selected === undefined) {
+    mustKnowChecks((await dispatcher.policies()).acceptance, fields.checks)
     await changeTask(portsOf(dispatcher), taskId, fields, by)
     return view(dispatcher, taskId)
   }
@@ -96,13 +104,25 @@ export async function patchRequest(
       // The abort is recorded; this only stops the turn sooner.
       await reconcileTask(dispatcher, taskId)
       break
+    case 'merge':
+      await mergeTask(ports, taskId, input)
+      await mergeQueued(dispatcher, await dispatcher.policies())
+      break
+    case 'send_back':
+      await sendBack(ports, taskId, { ...input, comments })
+      break
+    case 'keep':
+      await keepBranch(ports, taskId, input)
+      break
     case 'retry':
       await retryTask({ ...ports, firstAgent: dispatcher.settings.firstAgent }, taskId, {
         ...input,
+        comments,
         ...defined({ agent, freshBudget }),
       })
       break
   }
+  await releaseWorktree(dispatcher, await dispatcher.policies(), taskId)
   return view(dispatcher, taskId)
 }
 

@@ -14,11 +14,18 @@ import {
   type Dispatcher,
   type DispatchPolicies,
 } from './dispatcher.js'
-import { abortOf, iso, openRun } from '../tasks/task-fields.js'
-import { collectEvidence } from './collect-evidence.js'
+import { abortOf, iso, openRun, worktreeOf } from '../tasks/task-fields.js'
+import type { TaskChanges } from '@bellwether/protocol/http'
+import { collectChanges } from './evidence/collect-changes.js'
+import { collectEvidence, type WorktreeWork } from './evidence/collect-evidence.js'
+import { mergingPayload, readWork } from './evidence/worktree-work.js'
+import { releaseWorktree } from './workspace.js'
+import { feedbackCleared } from '../tasks/feedback.js'
+import { failureCleared, recordedFailure } from '../tasks/last-failure.js'
+import { closedAlert } from '../tasks/person-alerts.js'
 import { handoffEntry } from '../tasks/reminders.js'
 import { parseObject } from '../policies/inside.js'
-import { accept, type EvidenceRecord } from '../policies/acceptance.js'
+import { accept, claimsOf, type EvidenceRecord, type Problems } from '../policies/acceptance.js'
 import { eligibleChain } from '../policies/eligible.js'
 import {
   budgetPayload,
@@ -36,9 +43,9 @@ import type { BoardState, Draft, Run, Task, TaskEvent } from '../log/task.js'
 
 /** The result of the run before budget and recovery are applied. */
 export type Verdict =
-  | { readonly is: 'done'; readonly evidence: EvidenceRecord }
+  | { readonly is: 'done'; readonly evidence: EvidenceRecord; readonly work?: WorktreeWork }
   /** The recovery chain decides who retries. */
-  | { readonly is: 'failed'; readonly reasonCode: string; readonly detail: string }
+  | { readonly is: 'failed'; readonly reasonCode: string; readonly detail: string; readonly problems?: Problems }
   /** No agent can help: it needs a person. */
   | { readonly is: 'person'; readonly reasonCode: string; readonly detail: string }
 
@@ -47,8 +54,11 @@ export interface Closing extends Usage {
   readonly error: string | null
   readonly agentTurnId: string | null
   readonly exceededKeys?: readonly BudgetKey[]
+  readonly agentLimits?: readonly BudgetKey[]
   readonly deliverable?: Readonly<Record<string, unknown>> | null
   readonly verdict: Verdict
+  /** What the run changed, for a person who decides about it. */
+  readonly changes?: TaskChanges | null
 }
 
 export type Settled =
@@ -79,7 +89,11 @@ export async function settle(
     if (task === undefined || openRun(task)?.runId !== run.runId) return { result: 'already_closed' }
     const verdict = await decideVerdict(dispatcher, policies, task, run.runId, ended)
     if ('waiting' in verdict) return { result: 'waiting', why: verdict.waiting }
-    return closeRun(dispatcher, policies, run, { ...ended, verdict })
+    // In a worktree, git lists the changes of an accepted run (worktree-work.ts).
+    const isJudged = worktreeOf(task) === null && (verdict.is !== 'done' || needsReview(task))
+    const { files } = claimsOf(ended.deliverable, dispatcher.board.root)
+    const changes = isJudged ? await collectChanges(dispatcher, policies, task, run.runId, files) : null
+    return closeRun(dispatcher, policies, run, { ...ended, verdict, changes })
   })
   return settled ?? { result: 'already_closed' }
 }
@@ -92,7 +106,7 @@ async function decideVerdict(
   runId: string,
   ended: Ended,
 ): Promise<Verdict | { readonly waiting: readonly string[] }> {
-  const detail = ended.error ?? `the turn ended with ${ended.outcome}`
+  const detail = ended.explanation ?? ended.error ?? `the turn ended with ${ended.outcome}`
   if (ended.outcome !== 'success') {
     if (ended.error === budgetExceeded) return { is: 'failed', reasonCode: budgetExceeded, detail }
     return { is: 'failed', reasonCode: 'spawn_failed', detail }
@@ -101,16 +115,31 @@ async function decideVerdict(
   if (abortOf(task) !== null) return { is: 'failed', reasonCode: 'aborted', detail: 'it was aborted' }
   const failure = reportedFailure(ended.deliverable)
   if (failure !== null) return { is: 'failed', ...failure }
-  const findings = await collectEvidence(dispatcher, policies, task, ended.deliverable)
+  const work = await readWork(dispatcher, policies, task)
+  if (work !== null && 'unfinished' in work)
+    return { is: 'failed', reasonCode: 'incomplete_output', detail: work.unfinished }
+  if (work !== null && 'unreadable' in work) return evidenceLater(dispatcher, policies, runId, [work.unreadable])
+  const findings = await collectEvidence(dispatcher, policies, task, ended.deliverable, work)
   if (findings.waitFor.length > 0) {
     // Decide only when all files can be inspected: a view that is not ready proves nothing, not even a missing file.
-    const overdue = watchedMs(dispatcher, runId, 'evidence') >= policies.acceptance.maxWaitSec * 1_000
     const why = findings.waitFor.map((path) => `${path} cannot be inspected yet`)
-    return overdue ? { is: 'person', reasonCode: 'evidence_unavailable', detail: why.join('; ') } : { waiting: why }
+    return evidenceLater(dispatcher, policies, runId, why)
   }
   const acceptance = accept(policies.acceptance, task, ended.deliverable, findings)
-  if (acceptance.verdict === 'done') return { is: 'done', evidence: acceptance.evidence }
-  return { is: 'failed', reasonCode: 'incomplete_output', detail: acceptance.reasons.join('; ') }
+  if (acceptance.verdict === 'done') return { is: 'done', evidence: acceptance.evidence, ...(work && { work }) }
+  const problems = 'problems' in acceptance ? { problems: acceptance.problems } : {}
+  return { is: 'failed', reasonCode: 'incomplete_output', detail: acceptance.reasons.join('; '), ...problems }
+}
+
+/** Waits for evidence that cannot be read now; after the time that the policy allows, a person decides. */
+function evidenceLater(
+  dispatcher: Dispatcher,
+  { acceptance }: DispatchPolicies,
+  runId: string,
+  why: readonly string[],
+): Verdict | { readonly waiting: readonly string[] } {
+  const overdue = watchedMs(dispatcher, runId, 'evidence') >= acceptance.maxWaitSec * 1_000
+  return overdue ? { is: 'person', reasonCode: 'evidence_unavailable', detail: why.join('; ') } : { waiting: why }
 }
 
 /** Writes the line that closes the run, then raises an alert and records the lesson. */
@@ -140,12 +169,9 @@ export async function closeRun(
   const task = dispatcher.board.state.tasks.get(run.taskId)
   if (lines.length === 0 || task === undefined) return { result: 'already_closed' }
   const spawn = lines.at(-1)?.payload['spawn'] as SpawnReport | undefined
-  if (spawn?.recoveryState === 'escalated_to_human')
-    dispatcher.alerts.raise({
-      kind: 'escalated',
-      taskId: run.taskId,
-      text: `${run.taskId} needs a person: ${task.reason ?? ''}`,
-    })
+  if (spawn?.recoveryState === 'escalated_to_human' || spawn?.recoveryState === 'human_handoff')
+    dispatcher.alerts.raise(closedAlert(task))
+  await releaseWorktree(dispatcher, policies, run.taskId)
   const done = closing.verdict.is === 'done' && spawn?.reasonCode === null
   const backfill =
     done || spawn === undefined
@@ -191,7 +217,8 @@ export function closingDrafts(
   const costMicros = usageCount(closing.costMicros ?? 0)
   const isStopped = verdict.is === 'failed' && verdict.reasonCode === budgetExceeded
   const stoppedBy = isStopped ? policyKeys(closing.exceededKeys ?? []) : undefined
-  const usage = { ...closing, taskId, agent: run.agent, stoppedBy }
+  const agentLimits = policyKeys(closing.agentLimits ?? [])
+  const usage = { ...closing, taskId, agent: run.agent, stoppedBy, agentLimits }
   const budget = recordAndCheckBudget(policies.budget, budgetsOf(task), usage, iso(nowMs))
   const ending = {
     runId,
@@ -201,6 +228,7 @@ export function closingDrafts(
     ...defined({ agentTurnId: closing.agentTurnId ?? undefined }),
     ...budgetPayload(task, budget.entry),
     ...(closing.deliverable === undefined ? {} : { deliverable: boundedDeliverable(closing.deliverable) }),
+    ...recordedReasons(task, runId, closing),
   }
   const error = verdict.is === 'done' ? null : verdict.detail.slice(0, reasonMaxChars)
   const about = { runId, agent: run.agent, agentTurnId: closing.agentTurnId ?? run.agentTurnId ?? null, outcome, error }
@@ -227,16 +255,19 @@ export function closingDrafts(
   if (!budget.verdict.allowed) {
     const { degradeAction, exceededKeys, reasonCode, nextAssignee, action } = budget.verdict
     const entry = handoffEntry(policies.recovery, taskId, reasonCode, nowMs, 'escalate')
-    const spawn = spawnReport(about, {
-      metrics,
-      reasonCode,
-      nextAssignee,
-      action,
-      degradeAction,
-      degradeEffect: degradeEffects[degradeAction],
-      exceededKeys,
-      recoveryState: entry.recoveryState,
-    })
+    const spawn = spawnReport(
+      { ...about, error: budget.verdict.text },
+      {
+        metrics,
+        reasonCode,
+        nextAssignee,
+        action,
+        degradeAction,
+        degradeEffect: degradeEffects[degradeAction],
+        exceededKeys,
+        recoveryState: entry.recoveryState,
+      },
+    )
     const accepted = verdict.is === 'done' ? { evidence: boundedEvidence(verdict.evidence) } : {}
     const payload = { ...ending, ...accepted, spawn, degradeAction }
     if (degradeAction === 'stop_run')
@@ -246,7 +277,12 @@ export function closingDrafts(
   }
   if (verdict.is === 'done') {
     const spawn = spawnReport(about, { metrics, attempt: task.runs.length })
-    const type = task.fields['review'] === true ? 'task_review' : 'task_done'
+    const merging = mergingPayload(
+      task,
+      verdict.work,
+      verdict.evidence.files.map(({ path }) => path),
+    )
+    const type = needsReview(task) || 'merging' in merging ? 'task_review' : 'task_done'
     return [
       {
         taskId,
@@ -258,6 +294,8 @@ export function closingDrafts(
           reasonCode: null,
           spawn,
           ...recoveryCleared,
+          ...feedbackCleared(task),
+          ...merging,
         },
       },
     ]
@@ -277,6 +315,18 @@ export function closingDrafts(
   }
   return [failed(task, run, policies, verdict, { ending, about, metrics, nowMs, actor })]
 }
+
+/** What failed and what changed, for people and for the next run; cleared when it no longer holds. */
+function recordedReasons(task: Task, runId: string, { verdict, changes = null }: Closing) {
+  const problems = verdict.is === 'failed' ? verdict.problems : undefined
+  return {
+    ...failureCleared(task),
+    ...(problems === undefined ? {} : { failure: recordedFailure(runId, problems) }),
+    ...(changes === null ? {} : { changes }),
+  }
+}
+
+const needsReview = ({ fields }: Task): boolean => fields['review'] === true
 
 interface Parts {
   readonly ending: Readonly<Record<string, unknown>>

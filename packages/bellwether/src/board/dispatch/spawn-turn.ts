@@ -7,11 +7,11 @@ import { errorMessage } from '@bellwether/base'
 import { degradeActionsIn, Terminal, type DegradeAction } from '@bellwether/protocol'
 import { retryCall } from '../../ports/retry.js'
 import { forgetRun, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
-import { openRun } from '../tasks/task-fields.js'
+import { openRun, worktreeOf, type TaskWorktree } from '../tasks/task-fields.js'
 import type { KernelIdentity, TurnStatus } from '../ports.js'
 import { limitsFor, nextRunDegrade, purseOf } from '../policies/budget.js'
 import type { KnowledgeOutcome } from '@bellwether/protocol/http'
-import { promptFor } from './prompt.js'
+import { promptFor, resumePromptFor } from './prompt.js'
 import { closeRun } from './settle.js'
 import type { Task } from '../log/task.js'
 
@@ -21,10 +21,12 @@ export async function buildPrompt(
   policies: DispatchPolicies,
   task: Task,
   agent: string,
+  worktree: TaskWorktree | null,
 ): Promise<{ readonly prompt: string; readonly knowledge: KnowledgeOutcome; readonly degrade: RunDegrade }> {
   const { section, outcome: knowledge } = await hintsFor(dispatcher, policies, task)
   const actions = degradeOfRun(policies, task, agent)
-  const build = (reduced: boolean) => promptFor({ task, policy: policies.acceptance, hints: section, reduced })
+  const build = (reduced: boolean) =>
+    promptFor({ task, policy: policies.acceptance, hints: section, reduced, worktree })
   const full = build(false)
   const prompt = actions.includes('reduced_context') ? build(true) : full
   return { prompt, knowledge, degrade: { actions, promptChars: prompt.length, fullPromptChars: full.length } }
@@ -80,15 +82,10 @@ export interface SpawnInput {
   readonly beforeMs: number
 }
 
-export interface RunTarget {
-  readonly taskId: string
-  readonly agent: string
-}
-
 export async function spawnTurn(
   dispatcher: Dispatcher,
   policies: DispatchPolicies,
-  intended: RunTarget,
+  intended: { readonly taskId: string; readonly agent: string },
   { runId, prompt, beforeMs }: SpawnInput,
 ): Promise<void> {
   const { taskId, agent } = intended
@@ -96,6 +93,8 @@ export async function spawnTurn(
   if (dispatcher.clock.monotonicMs() - beforeMs > dispatcher.settings.spawnGraceMs / 2) return
   const task = dispatcher.board.state.tasks.get(taskId)
   if (task === undefined) return
+  const worktree = worktreeOf(task)
+  const resumePrompt = resumePromptFor(task)
   const request = {
     key: runId,
     taskId,
@@ -104,6 +103,8 @@ export async function spawnTurn(
     purse: purseOf(policies.budget, task, agent),
     degrade: degradeOfRun(policies, task, agent),
     degradePolicy: limitsFor(policies.budget, agent).degradePolicy,
+    ...(resumePrompt === undefined ? {} : { resumePrompt }),
+    ...(worktree === null ? {} : { worktree: { top: worktree.top, root: worktree.root } }),
   }
   const call = { kind: 'command_routing', name: `spawning the turn of ${taskId}` } as const
   let givenUp = false

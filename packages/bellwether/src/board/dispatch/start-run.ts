@@ -16,6 +16,7 @@ import {
 import { abortOf, claimOf, frozenOf, hintedAgent, iso, pausedBy } from '../tasks/task-fields.js'
 import { kernelIdentity, spawnTurn, buildPrompt, type RunDegrade } from './spawn-turn.js'
 import type { KernelIdentity } from '../ports.js'
+import { openWorkspace, refuseWorkspace, workspacePayload, type OpenedWorkspace } from './workspace.js'
 import { handoffEntry } from '../tasks/reminders.js'
 import { chooseAgent } from '../policies/eligible.js'
 import { budgetsOf, degradeEffects, precheckBudget, usedByTask } from '../policies/budget.js'
@@ -56,13 +57,25 @@ export async function startRun(
   const { taskId } = claimed
   if (!claimed.allowed) return { started: 'over_budget', taskId }
   const task = dispatcher.board.state.tasks.get(taskId)!
-  const { prompt, knowledge, degrade } = await buildPrompt(dispatcher, policies, task, claimed.agent)
-  const changeToken = await takeChangeToken(dispatcher, policies)
-  const kernel = await kernelIdentity(dispatcher, policies)
+  const workspace = await openWorkspace(dispatcher, policies, task, claimed.agent)
+  if ('refused' in workspace)
+    return { started: 'no', why: await refuseWorkspace(dispatcher, policies, claimed, workspace) }
+  const { worktree } = workspace
+  const { prompt, knowledge, degrade } = await buildPrompt(dispatcher, policies, task, claimed.agent, worktree)
+  // At the same time: each of them may wait for another process.
+  const [changeToken, baseCommit, kernel] = await Promise.all([
+    takeChangeToken(dispatcher, policies),
+    readCommit(dispatcher, policies),
+    kernelIdentity(dispatcher, policies),
+  ])
+  const readMs = dispatcher.clock.monotonicMs()
   const runId = dispatcher.ids.next()
   const started = await withRun(dispatcher, runId, async (): Promise<StartResult> => {
-    const beforeMs = dispatcher.clock.monotonicMs()
-    const refusal = await writeIntent(dispatcher, policies, claimed, { runId, changeToken, kernel, knowledge, degrade })
+    let beforeMs = readMs
+    // The line is valid from here on: the wait for the lock does not count.
+    const begin = () => (beforeMs = dispatcher.clock.monotonicMs()) - readMs
+    const intent = { runId, changeToken, baseCommit, kernel, knowledge, degrade, workspace, begin }
+    const refusal = await writeIntent(dispatcher, policies, claimed, intent)
     if (refusal !== null) return { started: 'no', why: refusal }
     await spawnTurn(dispatcher, policies, claimed, { runId, prompt, beforeMs })
     return { started: 'yes', taskId, runId, knowledge }
@@ -91,7 +104,7 @@ async function claim(dispatcher: Dispatcher, policies: DispatchPolicies, pick: T
     if (paused !== null) return refuse(`${paused.by} paused the board`)
     const inFlightNow = inFlight(state, nowMs)
     if (inFlightNow >= concurrencyLimit(dispatcher, policies))
-      return refuse(`the limit of concurrent turns is reached (${inFlightNow})`)
+      return refuse(`the limit of concurrent turns and merges is reached (${inFlightNow})`)
     const next = pick(state, nowMs, rules)
     if (next.task === null) return refuse(next.because, next.code)
     const { task } = next
@@ -113,7 +126,7 @@ async function claim(dispatcher: Dispatcher, policies: DispatchPolicies, pick: T
     const entry = handoffEntry(policies.recovery, taskId, reasonCode, nowMs, 'escalate')
     const spent = usedByTask(budgetsOf(task))
     const spawn = spawnReport(
-      { runId: null, agent, agentTurnId: null, outcome: 'not_spawned', error: null },
+      { runId: null, agent, agentTurnId: null, outcome: 'not_spawned', error: verdict.text },
       {
         reasonCode,
         nextAssignee,
@@ -148,14 +161,31 @@ async function takeChangeToken(dispatcher: Dispatcher, policies: DispatchPolicie
   }
 }
 
+/** The commit that is checked out; a diff of the run is made against it. */
+async function readCommit({ git, ...dispatcher }: Dispatcher, policies: DispatchPolicies): Promise<string | null> {
+  if (git === undefined) return null
+  try {
+    const call = { kind: 'local_state', name: 'reading the commit' } as const
+    const found = await retryCall(policies.calls, call, (signal) => git.head(signal), dispatcher)
+    return 'commit' in found ? found.commit : null
+  } catch (error) {
+    dispatcher.log.warn({ err: error }, 'cannot read the commit of the task root')
+    return null
+  }
+}
+
 const wasDegraded = ({ fields }: Task) => (fields['degrade'] ?? fields['degradeAction'] ?? null) !== null
 
 interface Intent {
   readonly runId: string
   readonly changeToken: string | null
+  readonly baseCommit: string | null
   readonly kernel: KernelIdentity | null | 'unreachable'
   readonly knowledge: KnowledgeOutcome
   readonly degrade: RunDegrade
+  readonly workspace: OpenedWorkspace
+  /** Called when the line is about to be written. Returns the time since the kernel's clock was read. */
+  readonly begin: () => number
 }
 
 /** Writes the intent line. A string: why not. */
@@ -163,12 +193,13 @@ async function writeIntent(
   dispatcher: Dispatcher,
   policies: DispatchPolicies,
   { taskId, agent, claimId }: Claimed,
-  { runId, changeToken, kernel, knowledge, degrade }: Intent,
+  { runId, changeToken, baseCommit, kernel, knowledge, degrade, workspace, begin }: Intent,
 ): Promise<string | null> {
   let refused: string | null = null
   const lines = await dispatcher.board.write((state) => {
     // Called again if the lock was lost: discard the earlier result.
     refused = null
+    const sinceReadMs = begin()
     const task = state.tasks.get(taskId)
     const hold = task === undefined ? null : claimOf(task)
     if (task?.status !== 'claimed' || hold?.id !== claimId) return refuse('another process claimed it')
@@ -180,7 +211,7 @@ async function writeIntent(
         stop !== null
           ? `${stop.by} stopped it`
           : crowded
-            ? 'the limit of concurrent turns is reached'
+            ? 'the limit of concurrent turns and merges is reached'
             : 'the kernel is unreachable'
       const over = { ...hold, until: hold.since }
       return [{ taskId, type: 'task_noted', actor: dispatcher.actor, payload: { claim: over } }]
@@ -191,9 +222,11 @@ async function writeIntent(
       claim: null,
       reasonCode: null,
       changeToken,
+      ...(dispatcher.git === undefined ? {} : { baseCommit }),
       // The kernel that should run it: the reconciler can then distinguish "never started" from "forgotten".
-      intent: kernel === null ? null : { runId, kernel: kernel.id, atMs: kernel.nowMs, again: 0 },
+      intent: kernel === null ? null : { runId, kernel: kernel.id, atMs: kernel.nowMs + sinceReadMs, again: 0 },
       knowledge: { knowledgeTags: knowledge.knowledgeTags, degraded: knowledge.degraded },
+      ...workspacePayload(task, workspace),
       // The action that was taken at the last limit applies to one run.
       ...(wasDegraded(task) || degrade.actions.length > 0
         ? { degrade: degrade.actions.length > 0 ? degrade : null, degradeAction: null }

@@ -10,7 +10,7 @@ import { systemDisk, type Disk } from '../../ports/disk/disk.js'
 import { systemMachine, type Machine } from '../../ports/disk/machine.js'
 import { watchFolder, type FolderWatch } from '../../ports/disk/watch-folder.js'
 import type { Ids } from '../../ports/ids.js'
-import { makeEvent, prepare, type Group } from './prepare-events.js'
+import { makeEvent, prepare, type Group } from './lines/prepare-events.js'
 import { iso, lockGraceMs } from './locks/lock-status.js'
 import { acquire, type Lease, type LockPorts } from './locks/locks.js'
 import { TaskLog } from './log.js'
@@ -74,8 +74,7 @@ class OpenBoard implements Board {
     this.#ports = ports
     this.#log = log
     this.#access = options.access ?? 'write'
-    const hasSnapshots = options.snapshots !== false && this.#access === 'write'
-    this.#snapshotWriter = hasSnapshots ? new SnapshotWriter(folder, ports) : undefined
+    this.#snapshotWriter = options.snapshots !== false ? new SnapshotWriter(folder, ports) : undefined
     this.#lockOptions = {
       owner: options.owner,
       ttlMs: options.lockTtlMs ?? holdMs,

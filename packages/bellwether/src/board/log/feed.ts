@@ -4,9 +4,9 @@
  * `reset` instead of hiding a gap. One reader serves any number of listeners.
  */
 import type { Disk, LogFile } from '../../ports/disk/disk.js'
-import { parseJson } from './json.js'
-import { Reader } from './replay.js'
-import { scanLines } from './scan.js'
+import { parseJson } from './lines/json.js'
+import { Reader } from './fold/replay.js'
+import { scanLines } from './lines/scan.js'
 import type { TaskEvent } from './task.js'
 
 export interface Page {

@@ -6,15 +6,15 @@ import { join } from 'node:path'
 import type { Log } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import type { Disk, LogFile } from '../../ports/disk/disk.js'
-import { EventIdIndex, EventIdIndexLost } from './event-id-index.js'
-import type { Fold } from './fold.js'
-import { parseJson } from './json.js'
-import { lineAt } from './line-at.js'
-import { Reader, type ReplayReport } from './replay.js'
+import { EventIdIndex, EventIdIndexLost } from './fold/event-id-index.js'
+import type { Fold } from './fold/fold.js'
+import { parseJson } from './lines/json.js'
+import { lineAt } from './lines/line-at.js'
+import { Reader, type ReplayReport } from './fold/replay.js'
 import { resume } from './resume.js'
 import { resumeMinBytes, writeResumeData, type ResumeData } from './resume-point.js'
 import { explainDisk, type TaskRoot } from './root.js'
-import { scanLines } from './scan.js'
+import { scanLines } from './lines/scan.js'
 import type { TaskEvent, TaskHistory } from './task.js'
 
 const newline = 0x0a
@@ -241,11 +241,11 @@ export class TaskLog {
         { path: this.#path, counts, lines: issues.slice(0, linesShown).map(({ line, kind }) => `${line} (${kind})`) },
         'some lines of the log do not count; run bellwether rebuild-snapshot to list them',
       )
-    let held = 0
-    for (const { damage } of this.fold.tasks()) if (damage !== undefined) held += 1
-    if (held > 0)
+    let heldTasks = 0
+    for (const { damage } of this.fold.tasks()) if (damage !== undefined) heldTasks += 1
+    if (heldTasks > 0)
       this.#log.warn(
-        { path: this.#path, tasks: held },
+        { path: this.#path, tasks: heldTasks },
         'tasks are held for a person because of damaged lines of the log',
       )
     if (torn) this.#log.warn({ path: this.#path, position: this.position }, 'log ends in a torn line')

@@ -5,8 +5,8 @@
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import type { Disk, LogFile } from '../../ports/disk/disk.js'
-import { buildIdRecords, type IdRecords } from './event-id-index.js'
-import type { Fold } from './fold.js'
+import { buildIdRecords, type IdRecords } from './fold/event-id-index.js'
+import type { Fold } from './fold/fold.js'
 
 /** Reading a shorter log takes no longer than opening a snapshot, so no resume data is written for it. */
 export const resumeMinBytes = 2 ** 20

@@ -5,35 +5,31 @@
  */
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
-import { z } from 'zod'
 import type { Disk, LogFile } from '../../ports/disk/disk.js'
-import { EventIdIndex } from './event-id-index.js'
-import { parseJson } from './json.js'
-import { Fold, type Problem } from './fold.js'
-import { Reader } from './replay.js'
+import { integer, nullable, object, oneOf, record, text, valid } from '../../settings/shape.js'
+import { EventIdIndex } from './fold/event-id-index.js'
+import { parseJson } from './lines/json.js'
+import { Fold, type Problem } from './fold/fold.js'
+import { Reader } from './fold/replay.js'
 import { isIdsFile, markOf, sealOf } from './resume-point.js'
 import type { TaskRoot } from './root.js'
 import { withoutReferenceKeys } from './snapshot/snapshot.js'
 import type { Task } from './task.js'
 
-const count = z.number().int().min(0)
-const metaShape = z.object({
-  version: z.literal(2),
-  updatedAt: z.string().nullable(),
-  replay: z.object({
-    events: count,
-    lines: count,
-    position: count,
-    token: count,
-    problems: z.record(z.string(), count),
-  }),
-  hash: z.string(),
-  resume: z.object({
+const count = integer(0)
+// More than there are kinds of problems.
+const kindsMax = 1_000
+const metaShape = object({
+  version: oneOf([2]),
+  updatedAt: nullable(text()),
+  replay: object({ events: count, lines: count, position: count, token: count, problems: record(count, kindsMax) }),
+  hash: text(),
+  resume: object({
     lineNumber: count,
     unfenced: count,
-    mark: z.string(),
-    ids: z.object({ file: z.string().refine(isIdsFile), count, sha256: z.string() }),
-    seal: z.string(),
+    mark: text(),
+    ids: object({ file: text({ accepts: isIdsFile }), count, sha256: text() }),
+    seal: text(),
   }),
 })
 export type ResumeResult =
@@ -60,7 +56,7 @@ async function fromSnapshot(root: TaskRoot, log: LogFile, disk: Disk): Promise<R
   let used = false
   try {
     const found = await readMeta(file)
-    const meta = metaShape.safeParse(found?.meta).data
+    const meta = valid(metaShape, found?.meta)
     if (found === undefined || meta === undefined) return fullRead('the snapshot has no resume data', false)
     const { replay, resume: data } = meta
     if (data.seal !== sealOf(meta, data)) return fullRead('the seal of the snapshot does not match', true)

@@ -3,6 +3,7 @@
  * on a network filesystem, exclusive creates and appends are not reliable (hazard 19). Also explains disk errors.
  */
 import { join, sep } from 'node:path'
+import { errorCode, hasCode } from '@bellwether/base'
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import type { Disk } from '../../ports/disk/disk.js'
 import type { Machine } from '../../ports/disk/machine.js'
@@ -56,7 +57,7 @@ async function realFolder(path: string, disk: Disk): Promise<string> {
   try {
     real = await disk.realPath(path)
   } catch (error) {
-    if (errorCode(error) === 'ENOENT' || errorCode(error) === 'ENOTDIR') throw notFound()
+    if (hasCode(error, 'ENOENT', 'ENOTDIR')) throw notFound()
     throw diskError(path, error)
   }
   const entry = await disk.stat(real)
@@ -92,10 +93,6 @@ export async function explainDisk<T>(path: string, work: () => Promise<T>): Prom
   } catch (error) {
     throw diskError(path, error)
   }
-}
-
-export function errorCode(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : ''
 }
 
 function diskError(path: string, error: unknown): unknown {

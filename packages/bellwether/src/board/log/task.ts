@@ -96,7 +96,7 @@ export interface TaskDamage {
   readonly kind: string
 }
 
-export interface Task extends Readonly<Omit<TaskLine, 'waitsFor'>> {
+export interface Task extends Readonly<Omit<TaskLine, 'waitsFor' | 'problem' | 'nextStep'>> {
   /** The newest runs, at most `runsMax` (reduce.ts); the log has the older ones. */
   readonly runs: readonly Run[]
   /** All other keys that payloads set on the task: instruction, role, evidence, verify, approval, frozen, … */

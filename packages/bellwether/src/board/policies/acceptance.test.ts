@@ -2,16 +2,8 @@ import { describe, expect, it } from 'vitest'
 import type { CommandResult } from '../../ports/processes/run-command.js'
 import type { FileEvidence } from '../ports.js'
 import type { Task } from '../log/task.js'
-import {
-  accept,
-  claimsOf,
-  commandsFor,
-  requirementsFor,
-  roleOf,
-  defaultAcceptance,
-  type AcceptancePolicy,
-  type Deliverable,
-} from './acceptance.js'
+import { defaultAcceptance, type AcceptancePolicy } from './acceptance-policy.js'
+import { accept, claimsOf, commandsFor, requirementsFor, roleOf, type Deliverable } from './acceptance.js'
 
 const root = '/srv/root'
 const policy = defaultAcceptance
@@ -108,7 +100,7 @@ describe('acceptance', () => {
     const broken = task({ verify: [{ comand: 'npm test' }, 7] })
     expect(judge({ files: ['a'] }, [present('a')], [], { task: broken })).toMatchObject({
       verdict: 'incomplete_output',
-      reasons: ['2 verify command(s) of the task are invalid'],
+      reasons: ['the task has 2 invalid verify commands'],
     })
   })
 
@@ -122,7 +114,7 @@ describe('acceptance', () => {
     expect(judge({}, [], [], { task: task({ role: 'human' }) }).verdict).toBe('done')
     const strict: AcceptancePolicy = { ...policy, roles: { coder: { minFiles: 2, minCommands: 1 } } }
     expect(judge({ files: ['a'] }, [present('a')], [], { policy: strict })).toMatchObject({
-      reasons: ['2 file(s) required, 1 found', '1 passing verify command(s) required, 0 passed'],
+      reasons: ['2 files required, 1 found', '1 passing verify command required, 0 passed'],
     })
   })
 

@@ -1,85 +1,27 @@
 /**
  * Decides whether the evidence proves that a task is done: the claimed files and the results of the verify commands. Pure. A file that
  * cannot be inspected yet means wait, never missing (hazard 21), and a deliverable cannot name commands.
- * dispatch/collect-evidence.ts collects the evidence.
+ * acceptance-policy.ts has the policy, dispatch/evidence/collect-evidence.ts collects the evidence.
  */
 import { isAbsolute, normalize, relative } from 'node:path'
 import { defined } from '@bellwether/base'
-import { z } from 'zod'
+import { InvalidInput, plural } from '@bellwether/protocol'
+import type { FailedCheck, FailedFile } from '@bellwether/protocol/http'
 import type { CommandResult } from '../../ports/processes/run-command.js'
+import { either, mapped, object, text, valid } from '../../settings/shape.js'
 import type { FileEvidence } from '../ports.js'
 import type { Task } from '../log/task.js'
-import { leadsOut } from './inside.js'
-import { bounds, nameMap, type PolicyFile } from './shape.js'
-
-// A longer list belongs into a script.
-const commandsMax = 50
-
-// A shell command line, or a program with its arguments without a shell.
-const commandLine = z.union([z.string().min(1).max(8_192), z.array(z.string().max(8_192)).min(1).max(256)])
-const verifyShape = z.strictObject({
-  command: commandLine,
-  timeoutSec: bounds.seconds(0.1).max(86_400).optional(),
-  /** Inside the task root; default: the root. */
-  cwd: z.string().min(1).max(4_096).optional(),
-})
-export type VerifyCommand = z.output<typeof verifyShape> & { readonly timeoutSec: number }
-
-/** The evidence that a role requires. */
-const requirements = z.strictObject({
-  /** Pieces of evidence of any kind: files found, commands passed, and fields if `fieldsCount`. */
-  minEvidence: bounds.count(0, 1_000),
-  minFiles: bounds.count(0, 1_000),
-  minFileBytes: bounds.count(0),
-  /** Files must have changed since the run started: older files prove nothing. */
-  filesMustChange: z.boolean(),
-  /** Fields of the deliverable that must not be empty. */
-  fields: z.array(z.string().min(1).max(200)).max(100),
-  /** Whether fields count as evidence, for roles that create no files. */
-  fieldsCount: z.boolean(),
-  /** The deliverable must contain one of these words, case-insensitively; empty: none is needed. */
-  requireAny: z.array(z.string().min(1).max(200)).max(100),
-  commands: z.array(verifyShape).max(commandsMax),
-  minCommands: bounds.count(0, commandsMax),
-})
-export type Requirements = z.output<typeof requirements>
-
-const policyShape = z.strictObject({
-  default: requirements,
-  roles: nameMap(requirements.partial()),
-  commandTimeoutSec: bounds.seconds(0.1).max(86_400),
-  /** How long to wait for files that cannot be inspected yet before a person is asked. */
-  maxWaitSec: bounds.seconds(0),
-  /** Additional environment variables that verify commands may see. */
-  environment: z.array(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/)).max(100),
-})
-export type AcceptancePolicy = z.output<typeof policyShape>
-export const acceptanceShape = policyShape.extend({ default: requirements.partial() }).partial()
-
-export const defaultAcceptance: AcceptancePolicy = {
-  default: {
-    minEvidence: 1,
-    minFiles: 0,
-    minFileBytes: 0,
-    filesMustChange: true,
-    fields: [],
-    fieldsCount: false,
-    requireAny: [],
-    commands: [],
-    minCommands: 0,
-  },
-  roles: { 'invest-analyst': { fields: ['summary'], fieldsCount: true }, human: { minEvidence: 0 } },
-  commandTimeoutSec: 120,
-  maxWaitSec: 600,
-  environment: [],
-}
-
-export const acceptanceFile: PolicyFile<AcceptancePolicy> = {
-  path: 'config/acceptance-policy.json',
-  shape: acceptanceShape,
-  defaults: defaultAcceptance,
-  about: 'Which evidence a task needs to be done: under "default" for every role, under "roles" per role.',
-}
+import { isPrivate, leadsOut } from './inside.js'
+import { roleName } from './shape.js'
+import {
+  acceptanceFile,
+  commandLine,
+  commandsMax,
+  verifyShape,
+  type AcceptancePolicy,
+  type Requirements,
+  type VerifyCommand,
+} from './acceptance-policy.js'
 
 /** The files that a deliverable claims, as safe paths. */
 export interface Claims {
@@ -104,9 +46,20 @@ export interface EvidenceRecord {
   readonly fields: readonly string[]
 }
 
+/** The claimed files and the checks that failed, in parts, for people and for the next run. */
+export interface Problems {
+  readonly files: readonly FailedFile[]
+  readonly checks: readonly FailedCheck[]
+}
+
 export type Judgement =
   | { readonly verdict: 'done'; readonly evidence: EvidenceRecord }
-  | { readonly verdict: 'incomplete_output'; readonly reasons: readonly string[]; readonly evidence: EvidenceRecord }
+  | {
+      readonly verdict: 'incomplete_output'
+      readonly reasons: readonly string[]
+      readonly evidence: EvidenceRecord
+      readonly problems: Problems
+    }
   /** `overdue`: waited longer than the policy allows; a person is asked. */
   | { readonly verdict: 'wait'; readonly reasons: readonly string[]; readonly overdue: boolean }
 
@@ -128,7 +81,10 @@ export function requirementsFor(policy: AcceptancePolicy, role: string): Require
 const filesMax = 500
 const pathMax = 4_096
 
-const claimedFile = z.union([z.string(), z.object({ path: z.string() }).transform(({ path }) => path)])
+const claimedFile = either(
+  text(),
+  mapped(object({ path: text() }), ({ path }) => path),
+)
 
 /** `files` and `artifacts` of a deliverable: strings or objects with a `path`. Absolute paths count if inside the root. */
 export function claimsOf(deliverable: Deliverable | null, root: string): Claims {
@@ -140,12 +96,13 @@ export function claimsOf(deliverable: Deliverable | null, root: string): Claims 
   })
   if (raw.length > filesMax) refused.push(`${raw.length} files are claimed; the maximum is ${filesMax}`)
   for (const item of raw.slice(0, filesMax)) {
-    const path = claimedFile.safeParse(item).data?.trim()
+    const path = valid(claimedFile, item)?.trim()
     if (path === undefined || path === '') refused.push('a claimed file has no path')
     else if (path.length > pathMax || path.includes('\0')) refused.push(`a claimed path is invalid: ${show(path)}`)
     else {
       const inside = normalize(isAbsolute(path) ? relative(root, path) : path)
       if (leadsOut(inside) || inside === '.') refused.push(`a claimed file is outside the task root: ${show(path)}`)
+      else if (isPrivate(inside)) refused.push(`a claimed file is in Bellwether's own folder: ${show(path)}`)
       else files.add(inside)
     }
   }
@@ -159,20 +116,56 @@ function ownCommands(task: Task): { readonly commands: Requirements['commands'];
   const own = task.fields['verify']
   const list = Array.isArray(own) ? (own as unknown[]) : own === undefined || own === null ? [] : [own]
   const commands = list.slice(0, commandsMax).flatMap((item) => {
-    const line = commandLine.safeParse(item)
-    return line.success ? [{ command: line.data }] : (verifyShape.safeParse(item).data ?? [])
+    const command = valid(commandLine, item)
+    return command === undefined ? (valid(verifyShape, item) ?? []) : [{ command }]
   })
   return { commands, invalid: list.length - commands.length }
 }
 
-/** The verify commands a task must pass: its role's, then its own (`verify`). */
+/** The names of the checks that the task selects; `invalid` counts entries that are not names. */
+function ownChecks(task: Task): { readonly names: readonly string[]; readonly invalid: number } {
+  const own = task.fields['checks']
+  const list = Array.isArray(own) ? (own as unknown[]) : own === undefined || own === null ? [] : [own]
+  const names = list.slice(0, commandsMax).flatMap((item) => valid(roleName, item) ?? [])
+  return { names, invalid: list.length - names.length }
+}
+
+const checkNamed = ({ checks }: Pick<AcceptancePolicy, 'checks'>, name: string) =>
+  Object.hasOwn(checks, name) ? checks[name] : undefined
+
+/** Throws if a task selects a check that the policy does not define. */
+export function mustKnowChecks(policy: Pick<AcceptancePolicy, 'checks'>, names: readonly string[] | undefined): void {
+  for (const name of names ?? []) {
+    if (checkNamed(policy, name.trim().toLowerCase()) !== undefined) continue
+    const known = Object.keys(policy.checks)
+    throw new InvalidInput(`Unknown check ${show(name)}.`, {
+      code: 'unknown_check',
+      hint:
+        known.length === 0
+          ? `Define it under "checks" in ${acceptanceFile.path}.`
+          : `Use one of ${known.slice(0, 20).join(', ')}, or define it under "checks" in ${acceptanceFile.path}.`,
+    })
+  }
+}
+
+/** The commands a task must pass: those of its role, its checks (`checks`), then its own (`verify`). */
 export function commandsFor(policy: AcceptancePolicy, task: Task): readonly VerifyCommand[] {
-  const all = [...requirementsFor(policy, roleOf(task)).commands, ...ownCommands(task).commands]
+  const checks = ownChecks(task).names.flatMap((check) => {
+    const known = checkNamed(policy, check)
+    if (known === undefined) return []
+    const { description: _about, ...command } = known
+    return [{ ...command, check }]
+  })
+  const all = [...requirementsFor(policy, roleOf(task)).commands, ...checks, ...ownCommands(task).commands]
   return all.map((one) => ({ ...one, timeoutSec: one.timeoutSec ?? policy.commandTimeoutSec }))
 }
 
 export const commandText = (command: string | readonly string[]) =>
   (typeof command === 'string' ? command : command.join(' ')).slice(0, 500)
+
+/** What messages and records call a command: a check by its name. */
+export const labelOf = ({ command, check }: VerifyCommand) =>
+  check === undefined ? commandText(command) : `check "${check}"`
 
 const isFilled = (value: unknown): boolean =>
   typeof value === 'string'
@@ -191,6 +184,8 @@ export interface Findings {
 
 interface Tally {
   readonly failures: string[]
+  readonly failedFiles: FailedFile[]
+  readonly failedChecks: FailedCheck[]
   readonly waiting: string[]
   readonly files: EvidenceRecord['files'][number][]
   readonly commands: EvidenceRecord['commands'][number][]
@@ -204,7 +199,15 @@ export function accept(
   findings: Findings,
 ): Judgement {
   const required = requirementsFor(policy, roleOf(task))
-  const tally: Tally = { failures: [...findings.claims.refused], waiting: [], files: [], commands: [], fields: [] }
+  const tally: Tally = {
+    failures: [...findings.claims.refused],
+    failedFiles: [],
+    failedChecks: [],
+    waiting: [],
+    files: [],
+    commands: [],
+    fields: [],
+  }
   weighFiles(tally, required, findings)
   weighCommands(tally, policy, task, findings.commands)
   for (const field of required.fields) {
@@ -216,12 +219,15 @@ export function accept(
   if (missing !== null) tally.failures.push(missing)
   const { failures, waiting, files, commands, fields } = tally
   const evidence = { files, commands, fields }
+  const problems = { files: tally.failedFiles, checks: tally.failedChecks }
   // A certain failure does not wait for the remaining files; missing evidence does.
-  if (failures.length > 0) return { verdict: 'incomplete_output', reasons: failures, evidence }
+  if (failures.length > 0) return { verdict: 'incomplete_output', reasons: failures, evidence, problems }
   if (waiting.length > 0)
     return { verdict: 'wait', reasons: waiting, overdue: (findings.waitedMs ?? 0) >= policy.maxWaitSec * 1_000 }
   const reasons = unmetRequirements(required, evidence)
-  return reasons.length > 0 ? { verdict: 'incomplete_output', reasons, evidence } : { verdict: 'done', evidence }
+  return reasons.length > 0
+    ? { verdict: 'incomplete_output', reasons, evidence, problems }
+    : { verdict: 'done', evidence }
 }
 
 function missingWords(words: readonly string[], deliverable: Deliverable | null): string | null {
@@ -231,7 +237,11 @@ function missingWords(words: readonly string[], deliverable: Deliverable | null)
     : `the deliverable contains none of: ${words.slice(0, 10).join(', ')}`
 }
 
-function weighFiles({ failures, waiting, files }: Tally, required: Requirements, findings: Findings): void {
+function weighFiles(
+  { failures, failedFiles, waiting, files }: Tally,
+  required: Requirements,
+  findings: Findings,
+): void {
   const seen = new Map(findings.files.map((file) => [file.path, file]))
   for (const path of findings.claims.files) {
     const file = seen.get(path)
@@ -239,8 +249,10 @@ function weighFiles({ failures, waiting, files }: Tally, required: Requirements,
     else {
       const { size, sha256, from } = file
       const fault = fileFault(file, required)
-      if (fault !== null) failures.push(`${path} ${fault}`)
-      else files.push({ path, ...defined({ size, sha256, from }) })
+      if (fault !== null) {
+        failures.push(`${path} ${fault}`)
+        failedFiles.push({ path, problem: fault })
+      } else files.push({ path, ...defined({ size, sha256, from }) })
     }
   }
 }
@@ -255,42 +267,46 @@ function fileFault({ found, size = 0, changedSince }: FileEvidence, required: Re
 }
 
 function weighCommands(
-  { failures, commands }: Tally,
+  { failures, failedChecks, commands }: Tally,
   policy: AcceptancePolicy,
   task: Task,
   results: readonly CommandResult[],
 ): void {
   const { invalid } = ownCommands(task)
-  if (invalid > 0) failures.push(`${invalid} verify command(s) of the task are invalid`)
+  if (invalid > 0) failures.push(`the task has ${plural(invalid, 'invalid verify command')}`)
+  const checks = ownChecks(task)
+  if (checks.invalid > 0) failures.push(`the task has ${plural(checks.invalid, 'invalid check name')}`)
+  for (const name of checks.names)
+    if (checkNamed(policy, name) === undefined)
+      failures.push(`check "${name}" is not defined in ${acceptanceFile.path}`)
   commandsFor(policy, task).forEach((one, index) => {
     const result = results[index]
-    const command = commandText(one.command)
+    const command = labelOf(one)
     if (result === undefined) failures.push(`verify command did not run: ${command}`)
     else if (result.exitCode === 0 && !result.timedOut)
       commands.push({ command, exitCode: 0, durationMs: result.durationMs })
-    else failures.push(`verify command ${howFailed(result)}: ${command}${lastLine(result.output)}`)
+    else {
+      const { exitCode, durationMs, output } = result
+      failures.push(`verify command ${howFailed(result)}: ${command}`)
+      failedChecks.push({ check: command, problem: howFailed(result), exitCode, durationMs, output })
+    }
   })
 }
 
-function howFailed(result: CommandResult): string {
+export function howFailed(result: CommandResult): string {
   if (result.timedOut) return `took longer than ${Math.round(result.durationMs)} ms`
   if (result.failure !== undefined) return `could not start (${result.failure})`
   return result.exitCode === null ? `was killed by ${result.signal ?? 'a signal'}` : `exited with ${result.exitCode}`
 }
 
-/** The last line of the output: usually the reason, for the next run. */
-function lastLine(output: string): string {
-  const line = output.trimEnd().split('\n').at(-1)?.trim() ?? ''
-  return line === '' ? '' : ` (${line.slice(-200).toWellFormed()})`
-}
-
 function unmetRequirements(required: Requirements, { files, commands, fields }: EvidenceRecord): string[] {
   const reasons: string[] = []
-  if (files.length < required.minFiles) reasons.push(`${required.minFiles} file(s) required, ${files.length} found`)
+  if (files.length < required.minFiles)
+    reasons.push(`${plural(required.minFiles, 'file')} required, ${files.length} found`)
   if (commands.length < required.minCommands)
-    reasons.push(`${required.minCommands} passing verify command(s) required, ${commands.length} passed`)
+    reasons.push(`${plural(required.minCommands, 'passing verify command')} required, ${commands.length} passed`)
   const pieces = files.length + commands.length + (required.fieldsCount ? fields.length : 0)
   if (pieces < required.minEvidence)
-    reasons.push(`done without evidence: ${required.minEvidence} piece(s) required, ${pieces} found`)
+    reasons.push(`done without evidence: ${plural(required.minEvidence, 'piece')} required, ${pieces} found`)
   return reasons
 }

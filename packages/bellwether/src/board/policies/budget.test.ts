@@ -4,7 +4,7 @@ import type { Task } from '../log/task.js'
 import { cacheText } from './entries.js'
 import {
   budgetEntries,
-  budgetOf,
+  budgetsOf,
   budgetPayload,
   limitsFor,
   precheckBudget,
@@ -70,7 +70,7 @@ describe('budget', () => {
     const written = task(budgetPayload(task(), second.entry))
     const other = recordAndCheckBudget(policy, entries(), { ...run(7), agent: 'debugger' }, at).entry
     const both = task(budgetPayload(written, other))
-    expect(budgetOf(both, 'CODER')).toEqual(second.entry)
+    expect(budgetsOf(both).get('coder')).toEqual(second.entry)
     expect(JSON.parse(cacheText([...budgetEntries(both)], at))).toMatchObject({
       entries: {
         'T-1|coder': { tokenUsage: 150, elapsedMs: 1_500, retryCount: 2, updatedAt: at },
@@ -114,6 +114,22 @@ describe('budget', () => {
       degradeAction: 'manual_handoff',
       exceededKeys: ['maxTaskTokens', 'maxTaskWallTimeSec', 'maxTaskRetries'],
     })
+  })
+
+  it('[H7.8] names what sets the limit that stopped a run: the policy file, or the agent file', () => {
+    const stopped = { ...run(100, 600_000), stoppedBy: ['maxTaskWallTimeSec' as const] }
+    const textOf = (one: Parameters<typeof recordAndCheckBudget>[2]) => {
+      const { verdict } = recordAndCheckBudget(policy, entries(), one, at)
+      return verdict.allowed ? '' : verdict.text
+    }
+    const ofPolicy = '"global.maxTaskWallTimeSec" of config/budget-policy.json'
+    const ofFile = '"budget.max_wall_seconds" of agents/coder.md'
+    const own = { ...stopped, agentLimits: ['maxTaskWallTimeSec' as const] }
+    expect(textOf(stopped)).toBe(`budget_exceeded: working time 600 s of 1,200 s, set by ${ofPolicy}`)
+    expect(textOf(own)).toBe(`budget_exceeded: working time 600 s in this run, set by ${ofFile}`)
+    expect(textOf({ ...own, elapsedMs: 1_201_000 })).toBe(
+      `budget_exceeded: working time 1,201 s of 1,200 s, set by ${ofPolicy}; working time 1,201 s in this run, set by ${ofFile}`,
+    )
   })
 
   it('[H7.4] without onExceeded, each time the budget is exceeded the next action of the sequence applies', () => {

@@ -4,35 +4,57 @@
  * only grows; the kernel's purse enforces the same limits while a turn runs.
  */
 import { defined } from '@bellwether/base'
-import { degradeActions, degradeActionsIn, type BudgetKey, type DegradeAction } from '@bellwether/protocol'
-import { z } from 'zod'
+import {
+  budgetPolicyFile,
+  degradeActions,
+  degradeActionsIn,
+  limitText,
+  type BudgetKey,
+  type DegradeAction,
+} from '@bellwether/protocol'
+import {
+  list,
+  nullable,
+  number,
+  object,
+  oneOf,
+  partial,
+  strictObject,
+  text,
+  valid,
+  withDefault,
+  type ValueOf,
+} from '../../settings/shape.js'
 import type { Task } from '../log/task.js'
 import { entryKey, recordField, type Named } from './entries.js'
 import { bounds, nameMap, type PolicyFile } from './shape.js'
 
 export const budgetCacheFile = 'state/budget.state.json'
 
-const limits = z.strictObject({
+const limits = strictObject({
   /** Fresh tokens: input, output and cache writes; cache reads do not count. Null: no limit, as for every limit. */
-  maxTaskTokens: bounds.count(1).nullable(),
-  maxTaskCostUsd: z.number().positive().max(1_000_000).nullable(),
+  maxTaskTokens: nullable(bounds.count(1)),
+  maxTaskCostUsd: nullable(number(0.000_001, 1_000_000)),
   /** Working time: waits for people do not count. */
-  maxTaskWallTimeSec: bounds.seconds(0.001).nullable(),
+  maxTaskWallTimeSec: nullable(bounds.seconds(0.001)),
   /** Counts executions. */
-  maxTaskRetries: bounds.count(1).nullable(),
+  maxTaskRetries: nullable(bounds.count(1)),
   /**
    * What to do, in order, while the budget is short: in the running turn, for calls that the budget does not cover, and in runs that
    * start with little left. If `onExceeded` is null, also what to do the first time the budget is exceeded, the second time, ….
    */
-  degradePolicy: z.array(z.enum(degradeActions)).min(1).max(degradeActions.length),
+  degradePolicy: list(oneOf(degradeActions), 1, degradeActions.length),
   /** What to do when a limit is reached or exceeded. */
-  onExceeded: z.enum(degradeActions).nullable(),
+  onExceeded: nullable(oneOf(degradeActions)),
 })
-export type Limits = z.output<typeof limits>
+export type Limits = ValueOf<typeof limits>
 
-const policyShape = z.strictObject({ global: limits, agents: nameMap(limits.partial()) })
-export type BudgetPolicy = z.output<typeof policyShape>
-export const budgetShape = policyShape.extend({ global: limits.partial() }).partial()
+const agents = nameMap(partial(limits))
+export interface BudgetPolicy {
+  readonly global: Limits
+  readonly agents: ValueOf<typeof agents>
+}
+export const budgetShape = partial(strictObject({ global: partial(limits), agents }))
 
 /** The limits of the reference's own file, which a migrated policy keeps. */
 export const referenceLimits = { maxTaskTokens: 12_000, maxTaskWallTimeSec: 1_200, maxTaskRetries: 3 } as const
@@ -52,7 +74,7 @@ export const defaultBudget: BudgetPolicy = {
 }
 
 export const budgetFile: PolicyFile<BudgetPolicy> = {
-  path: 'config/budget-policy.json',
+  path: budgetPolicyFile,
   shape: budgetShape,
   defaults: defaultBudget,
   about: 'What one task may use over all its runs: under "global" for every agent, under "agents" per agent.',
@@ -65,27 +87,33 @@ const keyNames: Readonly<Record<BudgetKey, ExceededKey>> = {
   cost_micros: 'maxTaskCostUsd',
   wall_ms: 'maxTaskWallTimeSec',
 }
+const units = {
+  maxTaskTokens: 'tokens',
+  maxTaskCostUsd: 'micros',
+  maxTaskWallTimeSec: 'ms',
+  maxTaskRetries: 'runs',
+} as const
 /** The names of the kernel's limits in this policy. */
 export const policyKeys = (keys: readonly BudgetKey[]): ExceededKey[] => keys.map((key) => keyNames[key])
 
 /** One entry of state/budget.state.json, and of `budget` in a task's fields. */
-const entryShape = z.object({
-  taskId: z.string(),
-  agent: z.string().min(1),
+const entryShape = object({
+  taskId: text(),
+  agent: text({ min: 1 }),
   /** Fresh tokens; the kinds below add up to it, without cache reads. */
-  tokenUsage: z.number().min(0),
-  inputTokens: z.number().min(0).default(0),
-  outputTokens: z.number().min(0).default(0),
-  cacheReadTokens: z.number().min(0).default(0),
-  cacheWriteTokens: z.number().min(0).default(0),
-  costMicros: z.number().min(0).default(0),
-  elapsedMs: z.number().min(0),
-  retryCount: z.number().min(0),
+  tokenUsage: number(0),
+  inputTokens: withDefault(number(0), 0),
+  outputTokens: withDefault(number(0), 0),
+  cacheReadTokens: withDefault(number(0), 0),
+  cacheWriteTokens: withDefault(number(0), 0),
+  costMicros: withDefault(number(0), 0),
+  elapsedMs: number(0),
+  retryCount: number(0),
   /** How often a run exceeded a limit. */
-  exceededCount: z.number().min(0).default(0),
-  updatedAt: z.string().default(''),
+  exceededCount: withDefault(number(0), 0),
+  updatedAt: withDefault(text(), ''),
 })
-export type BudgetEntry = Readonly<z.output<typeof entryShape>>
+export type BudgetEntry = Readonly<ValueOf<typeof entryShape>>
 
 /** For an entry of which only the total is known. */
 export const noKinds = {
@@ -125,15 +153,23 @@ export type BudgetVerdict = { readonly limits: Limits; readonly remaining: Remai
       readonly action: 'escalate'
       readonly degradeAction: DegradeAction
       readonly exceededKeys: readonly ExceededKey[]
+      /** The limits with what was used of them and the keys that set them, for people. */
+      readonly text: string
     }
 )
 
 const agentKey = (agent: string) => agent.trim().toLowerCase()
 
+const ownLimits = (policy: BudgetPolicy, agent: string) =>
+  Object.hasOwn(policy.agents, agentKey(agent)) ? policy.agents[agentKey(agent)] : undefined
+
 export function limitsFor(policy: BudgetPolicy, agent: string): Limits {
-  const key = agentKey(agent)
-  const own = Object.hasOwn(policy.agents, key) ? policy.agents[key] : undefined
-  return { ...policy.global, ...defined(own ?? {}) }
+  return { ...policy.global, ...defined(ownLimits(policy, agent) ?? {}) }
+}
+
+/** The key of the policy file that sets a limit of the agent. */
+function limitKey(policy: BudgetPolicy, agent: string, key: ExceededKey): string {
+  return ownLimits(policy, agent)?.[key] === undefined ? `global.${key}` : `agents.${agentKey(agent)}.${key}`
 }
 
 /** A finite, whole, non-negative count: an executor may report anything. */
@@ -161,12 +197,39 @@ function limitsOf({ maxTaskTokens: tokens, maxTaskCostUsd, maxTaskWallTimeSec }:
   }
 }
 
+/** Why the kernel stopped a run. */
+interface Stop {
+  readonly stoppedBy?: readonly ExceededKey[] | undefined
+  /** The limits among them that the agent file sets, in words. */
+  readonly byAgentFile?: readonly { readonly key: ExceededKey; readonly text: string }[]
+}
+
+const agentFileKeys: Partial<Record<ExceededKey, string>> = {
+  maxTaskTokens: 'max_tokens',
+  maxTaskCostUsd: 'max_cost_usd',
+  maxTaskWallTimeSec: 'max_wall_seconds',
+}
+
+function stopOf({ agent, stoppedBy, agentLimits = [], tokenUsage, costMicros = 0, elapsedMs }: BudgetedRun): Stop {
+  const used: Partial<Record<ExceededKey, number>> = {
+    maxTaskTokens: tokenUsage,
+    maxTaskCostUsd: costMicros,
+    maxTaskWallTimeSec: elapsedMs,
+  }
+  const own = agentLimits.filter((key) => stoppedBy?.includes(key) === true)
+  const byAgentFile = own.map((key) => ({
+    key,
+    text: `${limitText(units[key], counted(used[key] ?? 0), null)} in this run, set by "budget.${agentFileKeys[key]}" of agents/${agent}.md`,
+  }))
+  return { stoppedBy, byAgentFile }
+}
+
 function evaluate(
   policy: BudgetPolicy,
   agent: string,
   entries: BudgetEntries,
   isExceeded: (usage: number, limit: number) => boolean,
-  stoppedBy?: readonly ExceededKey[],
+  { stoppedBy, byAgentFile = [] }: Stop = {},
 ): BudgetVerdict {
   const limits = limitsFor(policy, agent)
   const [used, most] = [usedByTask(entries), limitsOf(limits)]
@@ -190,6 +253,16 @@ function evaluate(
   if (exceededKeys.length === 0 && stoppedBy === undefined) return { allowed: true, limits, remaining }
   const times = Math.max(0, (entry?.exceededCount ?? 0) - 1)
   const step = limits.degradePolicy[Math.min(times, limits.degradePolicy.length - 1)] ?? 'manual_handoff'
+  const shown = usage
+    .filter(
+      ([key]) => exceeded.includes(key) || (exceededKeys.includes(key) && !byAgentFile.some((one) => one.key === key)),
+    )
+    .map(([key, use, limit]) => `${limitText(units[key], use, limit)}, set by "${limitKey(policy, agent, key)}"`)
+  const own = byAgentFile.map(({ text }) => text)
+  const ofPolicy =
+    shown.length > 0 || own.length === 0
+      ? [`${shown.join('; ') || 'the limit that was in force'} of ${budgetPolicyFile}`]
+      : []
   return {
     allowed: false,
     limits,
@@ -199,6 +272,7 @@ function evaluate(
     action: 'escalate',
     degradeAction: limits.onExceeded ?? step,
     exceededKeys,
+    text: `budget_exceeded: ${[...ofPolicy, ...own].join('; ')}`,
   }
 }
 
@@ -212,6 +286,8 @@ interface BudgetedRun extends Usage {
   readonly agent: string
   /** The kernel stopped the run at these limits. The recorded usage may be slightly lower. */
   readonly stoppedBy?: readonly ExceededKey[] | undefined
+  /** The limits of the run that the agent file set. */
+  readonly agentLimits?: readonly ExceededKey[] | undefined
 }
 
 /** After a run: adds one execution and checks which limits it exceeded. `budgetPayload` writes the entry. */
@@ -237,7 +313,7 @@ export function recordAndCheckBudget(
     updatedAt: at,
   }
   const check = (one: BudgetEntry) =>
-    evaluate(policy, run.agent, new Map([...entries, [agent, one]]), (usage, limit) => usage > limit, run.stoppedBy)
+    evaluate(policy, run.agent, new Map([...entries, [agent, one]]), (usage, limit) => usage > limit, stopOf(run))
   const verdict = check(grown)
   if (verdict.allowed) return { verdict, entry: grown }
   const counts = { ...grown, exceededCount: added(grown.exceededCount, 1) }
@@ -298,16 +374,11 @@ export function purseOf(policy: BudgetPolicy, task: Task, agent: string): TaskPu
 }
 
 export function asBudgetEntry(value: unknown): BudgetEntry | undefined {
-  return entryShape.safeParse(value).data
+  return valid(entryShape, value)
 }
 
 export function budgetsOf(task: Task): ReadonlyMap<string, BudgetEntry> {
   return recordField(task, 'budget', asBudgetEntry)
-}
-
-/** What a task has used with this agent, from the log. */
-export function budgetOf(task: Task, agent: string): BudgetEntry | undefined {
-  return budgetsOf(task).get(agentKey(agent))
 }
 
 /** The part of an event's payload that records usage. */

@@ -13,7 +13,7 @@ const nameKey = (name: string): string => name.trim().toLowerCase()
 /** What the agent of a task must be able to do. */
 function neededFor(task: Task, listed: ReadonlySet<string>): readonly string[] {
   const { capabilities, role } = task.fields
-  const named = Array.isArray(capabilities) ? capabilities.filter((one) => typeof one === 'string') : []
+  const named = Array.isArray(capabilities) ? capabilities.filter((capability) => typeof capability === 'string') : []
   return typeof role === 'string' && role !== '' && listed.size > 0 && !listed.has(nameKey(role))
     ? [...named, role]
     : named

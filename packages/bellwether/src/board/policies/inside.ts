@@ -5,11 +5,10 @@
 import { constants } from 'node:fs'
 import { open, realpath } from 'node:fs/promises'
 import { isAbsolute, join, normalize, relative, sep } from 'node:path'
-import { errorMessage } from '@bellwether/base'
+import { errorCode, errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Disk } from '../../ports/disk/disk.js'
-import { isObject, type JsonObject } from '../log/json.js'
-import { errorCode } from '../log/root.js'
+import { isObject, type JsonObject } from '../log/lines/json.js'
 
 type NotRead =
   | { readonly found: 'absent' }
@@ -24,6 +23,8 @@ const chunkBytes = 65_536
 
 /** Whether a path relative to a root leads out of it. */
 export const leadsOut = (path: string): boolean => isAbsolute(path) || path === '..' || path.startsWith(`..${sep}`)
+/** Whether a path relative to a root is in Bellwether's own folder, which has keys: its files are never evidence. */
+export const isPrivate = (path: string): boolean => path.split(sep)[0] === '.bellwether'
 const absentCodes = new Set(['ENOENT', 'ENOTDIR'])
 
 export async function bytesInside(root: string, path: string): Promise<InsideBytes> {
@@ -97,7 +98,7 @@ export async function folderInside(disk: Disk, root: string, path: string): Prom
 }
 
 /** Replaces a file atomically. After an error the file is unchanged and the draft removed. */
-export async function replaceWhole(disk: Disk, path: string, draft: string, text: string): Promise<void> {
+export async function replaceFile(disk: Disk, path: string, draft: string, text: string): Promise<void> {
   try {
     await disk.writeDraft(draft, [text])
     await disk.replace(path, draft)

@@ -8,7 +8,7 @@ import { type Clock, errorMessage } from '@bellwether/base'
 import type { Disk } from '../../ports/disk/disk.js'
 import type { Ids } from '../../ports/ids.js'
 import { isoSeconds } from './entries.js'
-import { folderInside, parseObject, readInside, replaceWhole } from './inside.js'
+import { folderInside, parseObject, readInside, replaceFile } from './inside.js'
 import type { Backfill, Hint, KnowledgePolicy, LessonSource } from './knowledge.js'
 import { backfilled, feedbackFile, hintsOf, hintsSection, tagsOf } from './knowledge.js'
 
@@ -107,12 +107,6 @@ export async function fetchKnowledge(
   }
 }
 
-export interface BackfillPorts {
-  readonly disk: Disk
-  readonly clock: Clock
-  readonly ids: Ids
-}
-
 const notWritten = (reason: string): Backfill => ({ written: false, mistakes: 0, patterns: 0, tags: [], reason })
 
 /** Best effort: a failure is only reported in the result. */
@@ -120,7 +114,7 @@ export async function backfillKnowledge(
   root: string,
   policy: KnowledgePolicy,
   lesson: LessonSource,
-  { disk, clock, ids }: BackfillPorts,
+  { disk, clock, ids }: { readonly disk: Disk; readonly clock: Clock; readonly ids: Ids },
 ): Promise<Backfill> {
   if (!policy.enabled) return notWritten('knowledge feedback is disabled')
   try {
@@ -132,7 +126,7 @@ export async function backfillKnowledge(
     const { contents, backfill } = backfilled(parsed.value, lesson, isoSeconds(clock.wallMs() / 1_000))
     const [folder, name] = feedbackFile.split('/') as [string, string]
     const path = join(await folderInside(disk, root, folder), name)
-    await replaceWhole(disk, path, `${path}.${ids.next()}.draft`, `${JSON.stringify(contents, undefined, 2)}\n`)
+    await replaceFile(disk, path, `${path}.${ids.next()}.draft`, `${JSON.stringify(contents, undefined, 2)}\n`)
     return backfill
   } catch (error) {
     return notWritten(errorMessage(error))

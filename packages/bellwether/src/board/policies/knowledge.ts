@@ -3,26 +3,26 @@
  * cannot leave their section, whatever they contain; the number of stored lessons is bounded. knowledge-files.ts does the I/O.
  */
 import type { KnowledgeOutcome } from '@bellwether/protocol/http'
-import { z } from 'zod'
+import { flag, list, partial, strictObject, text, type ValueOf } from '../../settings/shape.js'
 import { bounds, type PolicyFile } from './shape.js'
 
 /** The only file that is written. */
 export const feedbackFile = 'state/knowledge-feedback.json'
 
-const policyShape = z.strictObject({
-  enabled: z.boolean(),
+const policyShape = strictObject({
+  enabled: flag,
   /** Must be true: sources are only read, and a policy with false disables knowledge. */
-  readOnly: z.boolean(),
+  readOnly: flag,
   /** For all sources together. */
   timeoutMs: bounds.number(1, 60_000),
   maxItems: bounds.count(1, 20),
   /** Tries per source: 1 + maxRetries. */
   maxRetries: bounds.count(0, 10),
   /** Relative to the task root. */
-  sourceCandidates: z.array(z.string().min(1).max(4_096)).max(32),
+  sourceCandidates: list(text({ min: 1, max: 4_096 }), 0, 32),
 })
-export type KnowledgePolicy = z.output<typeof policyShape>
-export const knowledgeShape = policyShape.partial()
+export type KnowledgePolicy = ValueOf<typeof policyShape>
+export const knowledgeShape = partial(policyShape)
 
 export const defaultKnowledge: KnowledgePolicy = {
   enabled: false,

@@ -3,10 +3,10 @@
  * problems are reported at once, each with its file, its key and the nearest valid key. A problem in the knowledge policy
  * does not fail: it is returned as `knowledgeError`.
  */
-import { InvalidInput } from '@bellwether/protocol'
-import type { z } from 'zod'
-import { isObject, type JsonObject } from '../log/json.js'
-import { acceptanceFile } from './acceptance.js'
+import { InvalidInput, plural } from '@bellwether/protocol'
+import { parse, type Shape } from '../../settings/shape.js'
+import { isObject, type JsonObject } from '../log/lines/json.js'
+import { acceptanceFile, type AcceptancePolicy } from './acceptance-policy.js'
 import { budgetFile } from './budget.js'
 import { parseObject, readInside } from './inside.js'
 import { knowledgeFile } from './knowledge.js'
@@ -14,9 +14,10 @@ import { human, recoveryFile, type RecoveryPolicy } from './recovery.js'
 import { isReferenceAcceptance, referenceAcceptanceShape } from './reference-acceptance.js'
 import { callPolicy, retryFile } from './retry.js'
 import { asRuntimePolicy, runtimeFile, type RuntimePolicy } from './runtime.js'
+import { workspaceFile } from './workspace.js'
 import { problemsOf, reservedKeys, type PolicyFile } from './shape.js'
 
-const files = [retryFile, recoveryFile, budgetFile, acceptanceFile, knowledgeFile]
+const files = [retryFile, recoveryFile, budgetFile, acceptanceFile, workspaceFile, knowledgeFile]
 
 /** The paths of all policy files of a task root. */
 export const policyFiles: readonly string[] = [...files.map(({ path }) => path), runtimeFile]
@@ -45,11 +46,13 @@ function withoutComments(value: JsonObject): JsonObject {
 
 /** The files with the defaults, as `init` writes them: complete, valid, and with a comment for the person who edits them. */
 export function defaultPolicyFiles(
-  recoveryChain: readonly string[],
+  recovery: Partial<RecoveryPolicy>,
+  checks: AcceptancePolicy['checks'],
 ): readonly (readonly [path: string, text: string])[] {
-  const more = 'docs/policies.md explains every key. A key that you remove keeps its default.'
+  const more = 'docs/guides/policies.md explains every key. A key that you remove keeps its default.'
+  const own: Readonly<Record<string, object>> = { [recoveryFile.path]: recovery, [acceptanceFile.path]: { checks } }
   return files.map(({ path, about, defaults }) => {
-    const policy = path === recoveryFile.path ? { ...defaults, recoveryChain } : defaults
+    const policy = { ...defaults, ...own[path] }
     return [path, `${JSON.stringify({ [commentKey]: [about, more], ...policy }, undefined, 2)}\n`]
   })
 }
@@ -73,11 +76,11 @@ async function override<P>(root: string, { path, shape }: PolicyFile<P>, problem
     problems.push(...reserved)
     return undefined
   }
-  const schema: z.ZodType =
-    path === acceptanceFile.path && isReferenceAcceptance(value) ? referenceAcceptanceShape : shape
-  const checked = schema.safeParse(value)
-  if (checked.success) return checked.data
-  problems.push(...problemsOf(path, schema, checked.error))
+  const isReference = path === acceptanceFile.path && isReferenceAcceptance(value)
+  const used: Shape<unknown> = isReference ? referenceAcceptanceShape : shape
+  const checked = parse(used, value)
+  if ('value' in checked) return checked.value
+  problems.push(...problemsOf(path, used, checked.issues))
   return undefined
 }
 
@@ -103,8 +106,8 @@ function rejectProblems(problems: readonly string[]): void {
   if (problems.length === 0) return
   const more = problems.length > problemsMax ? [`… and ${problems.length - problemsMax} more`] : []
   throw new InvalidInput(
-    `Invalid policy files, ${problems.length} problem(s):\n${[...problems.slice(0, problemsMax), ...more].join('\n')}`,
-    { code: 'invalid_policy', hint: 'Correct every key named above; docs/policies.md lists all keys.' },
+    `Invalid policy files, ${plural(problems.length, 'problem')}:\n${[...problems.slice(0, problemsMax), ...more].join('\n')}`,
+    { code: 'invalid_policy', hint: 'Correct every key named above; docs/guides/policies.md lists all keys.' },
   )
 }
 
@@ -121,6 +124,7 @@ export async function loadPolicies(root: string) {
     recovery: withHuman(await load(recoveryFile)),
     budget: await load(budgetFile, merged(budgetFile.defaults, { global: guardrails })),
     acceptance: await load(acceptanceFile),
+    workspace: await load(workspaceFile),
     knowledge: await load(knowledgeFile),
     runtime,
   }

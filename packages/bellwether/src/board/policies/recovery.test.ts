@@ -46,6 +46,23 @@ describe('recovery', () => {
     expect(ruleFor(policy, 'constructor')).toEqual(policy.default)
   })
 
+  it('[H6.8] with sameAgentFirst the agent that failed tries once more, then the chain continues after it', () => {
+    const same = { ...policy, sameAgentFirst: true }
+    const first = recover(same, undefined, failure('coder'), nowMs)
+    expect(first).toMatchObject({ attempt: 1, nextAssignee: 'coder', action: 'retry' })
+    const second = recover(same, first.entry, failure('coder'), later(first.entry))
+    expect(second).toMatchObject({ attempt: 2, nextAssignee: 'debugger', action: 'retry' })
+    const people = { ...same, recoveryChain: ['human'] }
+    const alone = recover(people, undefined, failure('writer'), nowMs)
+    expect(alone).toMatchObject({ nextAssignee: 'writer', action: 'retry' })
+    expect(recover(people, alone.entry, failure('writer'), later(alone.entry))).toMatchObject({
+      nextAssignee: 'human',
+      action: 'human',
+    })
+    for (const assignee of [null, 'human'])
+      expect(recover(people, undefined, failure(assignee), nowMs)).toMatchObject({ nextAssignee: 'human' })
+  })
+
   it('[H6.1] attempts count per task and reason over the whole chain', () => {
     const first = recover(policy, undefined, failure('coder'), nowMs)
     expect(first).toMatchObject({
@@ -186,6 +203,7 @@ describe('recovery', () => {
 
   const anyPolicy = fc.record({
     recoveryChain: fc.array(fc.constantFrom('a', 'b', 'c', 'human'), { minLength: 1, maxLength: 6 }),
+    sameAgentFirst: fc.boolean(),
     default: fc.record({ maxAttempts: fc.integer({ min: 1, max: 6 }), cooldownSec: fc.integer({ min: 0, max: 500 }) }),
     reasonPolicies: fc.constant({}),
     hops: fc.constant({ default: { deadlineSec: 60 } }),

@@ -1,10 +1,24 @@
 /**
- * Decides who retries a failed task: the next agent of the chain, and finally a human. Attempts count per task and reason over the whole
- * chain and never exceed maxAttempts + 1; every hop has a deadline and a successor. Pure: the decision depends on the policy, the last
- * decision in the log, the failure and the time.
+ * Decides who retries a failed task: the same agent if the policy says so, the next agent of the chain, and finally a human. Attempts count per task
+ * and reason over the whole chain and never exceed maxAttempts + 1; every hop has a deadline and a successor. Pure: the decision depends on the
+ * policy, the last decision in the log, the failure and the time.
  */
 import { defined } from '@bellwether/base'
-import { z } from 'zod'
+import {
+  flag,
+  integer,
+  list,
+  number,
+  object,
+  oneOf,
+  optional,
+  partial,
+  strictObject,
+  text,
+  valid,
+  withDefault,
+  type ValueOf,
+} from '../../settings/shape.js'
 import type { Task } from '../log/task.js'
 import { entryKey, isoSeconds, recordField, type Named } from './entries.js'
 import { bounds, nameMap, roleName, type PolicyFile } from './shape.js'
@@ -16,26 +30,29 @@ export const human = 'human'
 export const triggers = ['spawn_failed', 'incomplete_output', 'blocked_signal'] as const
 const recoveryStates = { retry: 'recovery_scheduled', human: 'human_handoff', escalate: 'escalated_to_human' } as const
 
-const rule = z.strictObject({ maxAttempts: bounds.count(1, 1_000), cooldownSec: bounds.seconds(0) })
-type Rule = z.output<typeof rule>
+const rule = strictObject({ maxAttempts: bounds.count(1, 1_000), cooldownSec: bounds.seconds(0) })
+type Rule = ValueOf<typeof rule>
 
-const policyShape = z.strictObject({
+const policyShape = strictObject({
   /** The agents in order; a human is always last. A longer chain is a mistake. */
-  recoveryChain: z.array(roleName).min(1).max(16),
+  recoveryChain: list(roleName, 1, 16),
+  /** Whether the agent that failed tries once more, with what failed, before the chain continues. */
+  sameAgentFirst: flag,
   default: rule,
-  reasonPolicies: nameMap(rule.partial()),
+  reasonPolicies: nameMap(partial(rule)),
   /** The deadline of each hop; `default` for those that are not named. */
-  hops: nameMap(z.strictObject({ deadlineSec: bounds.seconds(1).optional() })),
+  hops: nameMap(strictObject({ deadlineSec: optional(bounds.seconds(1)) })),
   /** How often a human is reminded before the task fails. */
   humanReminders: bounds.count(0, 100),
 })
-export type RecoveryPolicy = z.output<typeof policyShape>
-export const recoveryShape = policyShape.extend({ default: rule.partial() }).partial()
+export type RecoveryPolicy = ValueOf<typeof policyShape>
+export const recoveryShape = partial(strictObject({ ...policyShape.fields, default: partial(rule) }))
 
 export const defaultRecovery: RecoveryPolicy = {
   recoveryChain: ['coder', 'debugger', 'invest-analyst', human],
+  sameAgentFirst: false,
   default: { maxAttempts: 2, cooldownSec: 180 },
-  reasonPolicies: { incomplete_output: { cooldownSec: 120 } },
+  reasonPolicies: { incomplete_output: { cooldownSec: 120 }, merge_conflict: { cooldownSec: 0 } },
   hops: { default: { deadlineSec: 3_600 }, human: { deadlineSec: 86_400 } },
   humanReminders: 3,
 }
@@ -48,24 +65,24 @@ export const recoveryFile: PolicyFile<RecoveryPolicy> = {
 }
 
 /** One entry of state/recovery.state.json, and of `recovery` in a task's fields: the last decision. */
-const entryShape = z.object({
-  taskId: z.string(),
-  reasonCode: z.string(),
-  attempt: z.number().int().min(0),
-  nextAssignee: z.string().min(1),
-  action: z.enum(['retry', 'human', 'escalate']),
-  recoveryState: z.enum(['recovery_scheduled', 'human_handoff', 'escalated_to_human']),
+const entryShape = object({
+  taskId: text(),
+  reasonCode: text(),
+  attempt: integer(0),
+  nextAssignee: text({ min: 1 }),
+  action: oneOf(['retry', 'human', 'escalate']),
+  recoveryState: oneOf(['recovery_scheduled', 'human_handoff', 'escalated_to_human']),
   /** Seconds since the epoch; 0: no cool-down. */
-  cooldownUntilTs: z.number().min(0),
+  cooldownUntilTs: number(0),
   /**
    * Seconds since the epoch: until then `nextAssignee` has the task, then `overdue` decides. Roots written by other programs have no
    * deadline: it counts as passed.
    */
-  deadlineTs: z.number().min(0).default(0),
+  deadlineTs: withDefault(number(0), 0),
   /** How often the human was reminded. */
-  reminders: z.number().int().min(0).default(0),
+  reminders: withDefault(integer(0), 0),
 })
-export type RecoveryEntry = Readonly<z.output<typeof entryShape>>
+export type RecoveryEntry = Readonly<ValueOf<typeof entryShape>>
 
 export interface TaskFailure {
   readonly taskId: string
@@ -108,6 +125,10 @@ export function nextInChain(policy: RecoveryPolicy, assignee: string | null): st
   return chain[at + 1] ?? human
 }
 
+function firstHop(policy: RecoveryPolicy, assignee: string | null): string {
+  return policy.sameAgentFirst && assignee !== null && assignee !== human ? assignee : nextInChain(policy, assignee)
+}
+
 function decide(
   policy: RecoveryPolicy,
   last: RecoveryEntry | undefined,
@@ -116,7 +137,7 @@ function decide(
 ): RecoveryEntry {
   const { maxAttempts, cooldownSec } = ruleFor(policy, failure.reasonCode)
   const attempt = Math.min((last?.attempt ?? 0) + 1, maxAttempts + 1)
-  const hop = nextInChain(policy, failure.assignee)
+  const hop = attempt === 1 ? firstHop(policy, failure.assignee) : nextInChain(policy, failure.assignee)
   const action = attempt > maxAttempts ? 'escalate' : hop === human ? 'human' : 'retry'
   const nextAssignee = action === 'retry' ? hop : human
   const nowTs = Math.ceil(nowMs / 1_000)
@@ -163,6 +184,17 @@ export function recover(
   return decisionOf(decide(policy, last, failure, nowMs), false)
 }
 
+/** As `recover`, but the agent that failed tries again: it knows the work best. */
+export function recoverSame(
+  policy: RecoveryPolicy,
+  last: RecoveryEntry | undefined,
+  failure: TaskFailure & { readonly assignee: string },
+  nowMs: number,
+): RecoveryDecision {
+  const recoveryChain = [failure.assignee, human]
+  return recover({ ...policy, recoveryChain }, last, { ...failure, assignee: null }, nowMs)
+}
+
 /** Decides about a hop at `nowMs`: past its deadline, the next hop follows. */
 export function overdue(policy: RecoveryPolicy, entry: RecoveryEntry, nowMs: number): Overdue {
   if (nowMs < entry.deadlineTs * 1_000) return { what: 'in_time' }
@@ -182,7 +214,7 @@ export function overdue(policy: RecoveryPolicy, entry: RecoveryEntry, nowMs: num
 }
 
 export function asRecoveryEntry(value: unknown): RecoveryEntry | undefined {
-  return entryShape.safeParse(value).data
+  return valid(entryShape, value)
 }
 
 /** The current decisions for a task, by reason code. */

@@ -3,43 +3,57 @@
  * key that has no meaning here is an error that names it.
  */
 import { defined } from '@bellwether/base'
-import { z } from 'zod'
-import { isObject, type JsonObject } from '../log/json.js'
-import type { acceptanceShape } from './acceptance.js'
+import {
+  either,
+  flag,
+  list,
+  mapped,
+  number,
+  oneOf,
+  optional,
+  partial,
+  strictObject,
+  text,
+  unknown,
+  type ValueOf,
+} from '../../settings/shape.js'
+import { isObject, type JsonObject } from '../log/lines/json.js'
+import type { acceptanceShape } from './acceptance-policy.js'
 import { bounds, nameMap } from './shape.js'
 
 // `0` means no timeout there; here every command has one.
 const longestSec = 86_400
 const commandsMax = 50
 
-const command = z.union([
-  z.string().min(1),
-  z.strictObject({
-    cmd: z.string().min(1),
-    expectExitCode: bounds.count(0, 255).optional(),
-    timeoutSec: bounds.seconds(0).max(longestSec).optional(),
+const command = either(
+  text({ min: 1 }),
+  strictObject({
+    cmd: text({ min: 1 }),
+    expectExitCode: optional(bounds.count(0, 255)),
+    timeoutSec: optional(number(0, longestSec)),
   }),
-])
-const rules = z
-  .strictObject({
-    requireEvidence: z.boolean(),
-    requireAny: z.array(z.string().min(1).max(200)).max(100),
-    verifyCommands: z.array(command).max(commandsMax),
-  })
-  .partial()
-const shape = z
-  .strictObject({
-    version: z.unknown(),
-    global: rules.extend({
-      evidenceMode: z.literal('hard').optional(),
-      evidenceTimeoutSec: bounds.seconds(0).optional(),
-      verifyTimeoutSec: bounds.seconds(0).max(longestSec).optional(),
+)
+const rules = partial(
+  strictObject({
+    requireEvidence: flag,
+    requireAny: list(text({ min: 1, max: 200 }), 0, 100),
+    verifyCommands: list(command, 0, commandsMax),
+  }),
+)
+const shape = partial(
+  strictObject({
+    version: unknown,
+    global: strictObject({
+      ...rules.fields,
+      evidenceMode: optional(oneOf(['hard'])),
+      evidenceTimeoutSec: optional(bounds.seconds(0)),
+      verifyTimeoutSec: optional(number(0, longestSec)),
     }),
     roles: nameMap(rules),
-  })
-  .partial()
+  }),
+)
 
-const ruleKeys = Object.keys(rules.shape)
+const ruleKeys = Object.keys(rules.fields)
 
 export const isReferenceAcceptance = (file: JsonObject): boolean =>
   Object.hasOwn(file, 'global') ||
@@ -47,7 +61,7 @@ export const isReferenceAcceptance = (file: JsonObject): boolean =>
     (role) => isObject(role) && ruleKeys.some((key) => key !== 'requireAny' && Object.hasOwn(role, key)),
   )
 
-type Rules = z.output<typeof rules>
+type Rules = ValueOf<typeof rules>
 
 function translate({ requireEvidence, requireAny, verifyCommands }: Rules, inherited: Rules['verifyCommands'] = []) {
   const all = [...inherited, ...(verifyCommands ?? [])]
@@ -58,7 +72,7 @@ function translate({ requireEvidence, requireAny, verifyCommands }: Rules, inher
   })
 }
 
-function commandOf(one: z.output<typeof command>) {
+function commandOf(one: ValueOf<typeof command>) {
   if (typeof one === 'string') return { command: one }
   const { cmd, expectExitCode = 0, timeoutSec } = one
   return {
@@ -67,8 +81,9 @@ function commandOf(one: z.output<typeof command>) {
   }
 }
 
-export const referenceAcceptanceShape = shape.transform(
-  ({ global = {}, roles = {} }): z.output<typeof acceptanceShape> => {
+export const referenceAcceptanceShape = mapped(
+  shape,
+  ({ global = {}, roles = {} }): ValueOf<typeof acceptanceShape> => {
     const { evidenceTimeoutSec, verifyTimeoutSec } = global
     const ofRoles = Object.entries(roles).map(([name, role]) => [name, translate(role, global.verifyCommands)] as const)
     return defined({

@@ -2,36 +2,36 @@
  * Timeouts and retries of a task root: config/retry-policy.json overrides config/runtime-policy.json, which overrides the
  * defaults. Pure. ports/retry.ts decides and runs retries.
  */
-import { z } from 'zod'
 import { backoffModes, defaultCallPolicy, type CallPolicy, type RetryPolicy } from '../../ports/retry.js'
+import { oneOf, partial, strictObject, type ValueOf } from '../../settings/shape.js'
 import { bounds, type PolicyFile } from './shape.js'
 
 // A call that may take longer than an hour is a turn, and turns have their own deadline.
 const timeout = bounds.number(0.01, 3_600)
-const timeouts = z.strictObject({
+const timeouts = strictObject({
   commandRoutingSec: timeout,
   localStateSec: timeout,
   externalMessageSec: timeout,
   synthesisSec: timeout,
 })
-export const backoffShape = z.strictObject({
-  mode: z.enum(backoffModes),
+export const backoffShape = strictObject({
+  mode: oneOf(backoffModes),
   baseMs: bounds.number(0, 600_000),
   multiplier: bounds.number(1, 10),
   maxMs: bounds.number(0, 3_600_000),
   jitterPct: bounds.number(0, 100),
 })
 export const attemptsShape = bounds.count(1, 100)
-export const retryShape = z
-  .strictObject({
-    timeouts: timeouts.partial(),
-    retry: z.strictObject({ maxAttempts: attemptsShape, backoff: backoffShape.partial() }).partial(),
-  })
-  .partial()
+export const retryShape = partial(
+  strictObject({
+    timeouts: partial(timeouts),
+    retry: partial(strictObject({ maxAttempts: attemptsShape, backoff: partial(backoffShape) })),
+  }),
+)
 
 /** The whole file, with every value. */
 interface RetryFile {
-  readonly timeouts: z.output<typeof timeouts>
+  readonly timeouts: ValueOf<typeof timeouts>
   readonly retry: RetryPolicy
 }
 

@@ -3,9 +3,9 @@
  * complete form normalizes to exactly one version 2, and version 2 normalizes to itself. A valid explicit value is preserved.
  * Pure. repair/migrate-run.ts writes the file.
  */
-import { isObject, type JsonObject } from '../log/json.js'
-import type { z } from 'zod'
+import { isObject, type JsonObject } from '../log/lines/json.js'
 import { defaultCallPolicy, type RetryPolicy } from '../../ports/retry.js'
+import { valid, type Shape } from '../../settings/shape.js'
 import { referenceLimits } from './budget.js'
 import { attemptsShape, backoffShape } from './retry.js'
 import { bounds } from './shape.js'
@@ -42,11 +42,11 @@ const { maxAttempts, backoff } = defaultCallPolicy.retry
 
 interface Field {
   readonly path: readonly string[]
-  readonly shape: z.ZodType
+  readonly shape: Shape<number | string>
   readonly fallback: number | string | null
 }
 
-const field = (path: string, shape: z.ZodType, fallback: number | string | null): Field => ({
+const field = (path: string, shape: Shape<number | string>, fallback: number | string | null): Field => ({
   path: path.split('.'),
   shape,
   fallback,
@@ -56,11 +56,11 @@ const field = (path: string, shape: z.ZodType, fallback: number | string | null)
 const fields: readonly Field[] = [
   field('orchestrator.maxConcurrentSpawns', bounds.count(1, 10_000), 4),
   field('orchestrator.retryPolicy.maxAttempts', attemptsShape, maxAttempts),
-  field('orchestrator.retryPolicy.backoff.mode', backoffShape.shape.mode, backoff.mode),
-  field('orchestrator.retryPolicy.backoff.baseMs', backoffShape.shape.baseMs, backoff.baseMs),
-  field('orchestrator.retryPolicy.backoff.maxMs', backoffShape.shape.maxMs, backoff.maxMs),
-  field('orchestrator.retryPolicy.backoff.multiplier', backoffShape.shape.multiplier, backoff.multiplier),
-  field('orchestrator.retryPolicy.backoff.jitterPct', backoffShape.shape.jitterPct, backoff.jitterPct),
+  field('orchestrator.retryPolicy.backoff.mode', backoffShape.fields.mode, backoff.mode),
+  field('orchestrator.retryPolicy.backoff.baseMs', backoffShape.fields.baseMs, backoff.baseMs),
+  field('orchestrator.retryPolicy.backoff.maxMs', backoffShape.fields.maxMs, backoff.maxMs),
+  field('orchestrator.retryPolicy.backoff.multiplier', backoffShape.fields.multiplier, backoff.multiplier),
+  field('orchestrator.retryPolicy.backoff.jitterPct', backoffShape.fields.jitterPct, backoff.jitterPct),
   field('orchestrator.budgetPolicy.guardrails.maxTaskTokens', bounds.count(1), referenceLimits.maxTaskTokens),
   field(
     'orchestrator.budgetPolicy.guardrails.maxTaskWallTimeSec',
@@ -99,7 +99,7 @@ function unknownKeys(value: unknown, prefix: readonly string[] = []): string[] {
   return Object.keys(value).flatMap((key) => {
     const path = [...prefix, key]
     if (path.join('.') === 'agents') return []
-    const known = fields.filter((one) => path.every((part, index) => one.path[index] === part))
+    const known = fields.filter((field) => path.every((part, index) => field.path[index] === part))
     if (known.length === 0) return [path.join('.')]
     return known.some((one) => one.path.length === path.length) ? [] : unknownKeys(value[key], path)
   })
@@ -171,10 +171,10 @@ export function normalize(input: JsonObject): Normalized {
   const explicit: Record<string, unknown> = {}
   for (const { path, shape, fallback } of fields) {
     const value = at(input, path)
-    const checked = shape.safeParse(numberFromText(value))
-    if (value !== undefined && !checked.success) replaced.push(path.join('.'))
-    put(v2, path, value !== undefined && checked.success ? checked.data : fallback)
-    if (value !== undefined && checked.success) put(explicit, path, checked.data)
+    const checked = valid(shape, numberFromText(value))
+    if (value !== undefined && checked === undefined) replaced.push(path.join('.'))
+    put(v2, path, checked ?? fallback)
+    if (checked !== undefined) put(explicit, path, checked)
   }
   const parents = ['orchestrator', 'orchestrator.retryPolicy', 'orchestrator.retryPolicy.backoff']
   parents.push('orchestrator.budgetPolicy', 'orchestrator.budgetPolicy.guardrails')

@@ -6,7 +6,7 @@
 import { join } from 'node:path'
 import type { Clock } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import { isObject, parseJson, type JsonObject } from '../log/json.js'
+import { isObject, parseJson, type JsonObject } from '../log/lines/json.js'
 import { parseObject, readInside } from '../policies/inside.js'
 import { normalize, runtimeFile } from '../policies/runtime.js'
 import { importStateFiles, type ImportPorts } from './import-state.js'
@@ -80,17 +80,20 @@ async function importOnce(board: Board, ports: ReferencePorts): Promise<void> {
   await board.write((state) => {
     // Another process was first.
     if (isReferenceRoot(state.control)) return []
-    const taken = isObject(governance) ? takeGovernance(state, governance, at) : undefined
-    governed = taken
+    const governanceTaken = isObject(governance) ? takeGovernance(state, governance, at) : undefined
+    governed = governanceTaken
     const imported = {
       at,
-      taken: { ...counts, ...taken?.counts },
-      ...bounded([...notTaken, ...(taken?.notTaken ?? [])]),
+      taken: { ...counts, ...governanceTaken?.counts },
+      ...bounded([...notTaken, ...(governanceTaken?.notTaken ?? [])]),
     }
-    const pause = taken?.pause ?? null
+    const pause = governanceTaken?.pause ?? null
     const paused = pause === null || pausedBy(state) !== null ? {} : { paused: { by: importActor, at, reason: pause } }
     const payload = { imported, ...paused }
-    return [...(taken?.drafts ?? []), { taskId: wholeBoard, type: 'board_control', actor: importActor, payload }]
+    return [
+      ...(governanceTaken?.drafts ?? []),
+      { taskId: wholeBoard, type: 'board_control', actor: importActor, payload },
+    ]
   })
   if (governed !== undefined) add(governed)
   ports.log.warn({ root, taken: counts, ...bounded(notTaken) }, 'imported a task root of the reference')

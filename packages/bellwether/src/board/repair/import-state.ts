@@ -14,12 +14,6 @@ import { recoveriesOf, recoveryCacheFile, type RecoveryEntry } from '../policies
 import { entriesIn, referenceBudget, referenceRecovery, type Found } from './reference-state.js'
 import type { Board, BoardState, Draft, Task } from '../log/task.js'
 
-export interface Imported {
-  readonly tasks: number
-  readonly recovery: number
-  readonly budget: number
-}
-
 export interface ImportPorts {
   readonly disk: Pick<Disk, 'read' | 'stat' | 'createExclusive'>
   readonly ids: Ids
@@ -33,7 +27,7 @@ const perWriteMax = 500
 /** The field that marks an imported task. */
 const mark = 'importedState'
 
-export async function importStateFiles(board: Board, ports: ImportPorts): Promise<Imported> {
+export async function importStateFiles(board: Board, ports: ImportPorts) {
   const recovery = await read(board.root, recoveryCacheFile, referenceRecovery, ports)
   const budget = await read(board.root, budgetCacheFile, referenceBudget, ports)
   const { log } = ports

@@ -1,8 +1,9 @@
 /**
- * Periodic maintenance of a board: checks its locks, verifies its snapshot in a dry run, and removes the folders of old runs.
- * The log is never changed. Each job is due at the start and then per monotonic interval; a job that fails raises an alert and
+ * Periodic maintenance of a board: checks its locks, verifies its snapshot in a dry run, and removes the folders of old runs and the worktrees of
+ * finished tasks. The log is never changed. Each job is due at the start and then per monotonic interval; a job that fails raises an alert and
  * does not affect the others.
  */
+import { plural } from '@bellwether/protocol'
 import { join } from 'node:path'
 import { type Clock, errorMessage, type Log } from '@bellwether/base'
 import { loop } from '../../ports/loop.js'
@@ -22,6 +23,8 @@ export interface MaintenanceOptions {
   readonly snapshotCheckMs: number
   /** Removes the folders of old runs; returns how many. */
   readonly removeOldRuns: () => Promise<number>
+  /** Removes the git worktrees of finished tasks; returns how many. */
+  readonly removeWorktrees: () => Promise<number>
 }
 
 export interface MaintenanceStep {
@@ -30,9 +33,10 @@ export interface MaintenanceStep {
   readonly staleLocks?: number
   readonly snapshot?: SnapshotStatus
   readonly removedRuns?: number
+  readonly removedWorktrees?: number
 }
 
-export type MaintenanceJob = 'locks' | 'snapshot' | 'retention'
+export type MaintenanceJob = 'locks' | 'snapshot' | 'retention' | 'worktrees'
 
 export interface Maintenance {
   step(): Promise<MaintenanceStep>
@@ -43,18 +47,19 @@ const wakeMs = 60_000
 
 export function createMaintenance(options: MaintenanceOptions): Maintenance {
   const { root, ports, clock, log, alerts } = options
-  const dueMs: Record<MaintenanceJob, number> = { locks: 0, snapshot: 0, retention: 0 }
+  const dueMs: Record<MaintenanceJob, number> = { locks: 0, snapshot: 0, retention: 0, worktrees: 0 }
   const everyMs: Record<MaintenanceJob, number> = {
     locks: options.lockCheckMs,
     snapshot: options.snapshotCheckMs,
     retention: options.snapshotCheckMs,
+    worktrees: options.lockCheckMs,
   }
 
   async function locks(): Promise<Partial<MaintenanceStep>> {
     const { candidates } = await recoverStaleLocks({ root, apply: false, force: false, yes: false }, ports)
     if (candidates.length > 0) {
       const details = { locks: candidates.slice(0, 10).map(({ path, owner, reason }) => ({ path, owner, reason })) }
-      const text = `${candidates.length} stale lock(s); run bellwether recover-stale-locks for details`
+      const text = `${plural(candidates.length, 'stale lock')}; run bellwether recover-stale-locks for details`
       alerts.raise({ kind: 'stale_locks', text, details })
     }
     return { staleLocks: candidates.length }
@@ -76,13 +81,14 @@ export function createMaintenance(options: MaintenanceOptions): Maintenance {
     locks,
     snapshot,
     retention: async () => ({ removedRuns: await options.removeOldRuns() }),
+    worktrees: async () => ({ removedWorktrees: await options.removeWorktrees() }),
   }
 
   return {
     async step() {
       const did: MaintenanceJob[] = []
       let results: Partial<MaintenanceStep> = {}
-      for (const name of ['locks', 'snapshot', 'retention'] as const) {
+      for (const name of ['locks', 'snapshot', 'retention', 'worktrees'] as const) {
         if (clock.monotonicMs() < dueMs[name]) continue
         dueMs[name] = clock.monotonicMs() + everyMs[name]
         did.push(name)

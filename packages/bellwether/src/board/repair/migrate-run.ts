@@ -11,7 +11,7 @@ import type { Ids } from '../../ports/ids.js'
 import type { Diff } from '../log/snapshot/snapshot-diff.js'
 import { plan, migrationRisks } from './migrate.js'
 import { isoSeconds } from '../policies/entries.js'
-import { bytesInside, folderInside, replaceWhole, utf8 } from '../policies/inside.js'
+import { bytesInside, folderInside, replaceFile, utf8 } from '../policies/inside.js'
 import { runtimeFile } from '../policies/runtime.js'
 
 export const backupFolder = 'state/config-migration-backups'
@@ -72,7 +72,7 @@ async function replace(
 ): Promise<void> {
   const folder = realPath === null ? await folderInside(disk, root, dirname(runtimeFile)) : dirname(realPath)
   const path = realPath ?? join(folder, basename(runtimeFile))
-  await replaceWhole(disk, path, join(folder, `.${ids.next()}.draft`), text)
+  await replaceFile(disk, path, join(folder, `.${ids.next()}.draft`), text)
 }
 
 function summaryOf(migration: Omit<Migration, 'summary'>): string {

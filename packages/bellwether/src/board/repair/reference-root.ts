@@ -4,7 +4,7 @@
  * everything that is not taken. Pure; import-reference.ts reads the files and writes the lines.
  */
 import { z } from 'zod'
-import { isObject, type JsonObject } from '../log/json.js'
+import { isObject, type JsonObject } from '../log/lines/json.js'
 import { human } from '../policies/recovery.js'
 import { draftsAlongPath, statusPath } from '../tasks/status-path.js'
 import { taskStatuses, type BoardState, type Draft, type Task } from '../log/task.js'
@@ -52,7 +52,7 @@ export function takeTask(state: BoardState, taskId: string, theirs: JsonObject):
   const have = task?.status ?? 'pending'
   if (wanted !== undefined && wanted !== have) {
     const isNewer = task === undefined || timeOf(theirs['updatedAt']) >= timeOf(task.updatedAt)
-    const path = have === 'done' || !isNewer ? null : statusPath(have, wanted)
+    const path = isNewer ? statusPath(have, wanted) : null
     if (path === null) notTaken.push(`${taskId}: status "${wanted}" of the snapshot; the log says "${have}"`)
     else {
       count('statuses')

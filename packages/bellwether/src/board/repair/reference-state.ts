@@ -4,7 +4,7 @@
  * without a count, a task or a name is invalid; nothing is guessed.
  */
 import { z } from 'zod'
-import { isObject } from '../log/json.js'
+import { isObject } from '../log/lines/json.js'
 import { noKinds, type BudgetEntry } from '../policies/budget.js'
 import { human, type RecoveryEntry } from '../policies/recovery.js'
 

@@ -4,7 +4,7 @@
  */
 import { z } from 'zod'
 import type { Disk, LogFile } from '../../ports/disk/disk.js'
-import { Reader } from '../log/replay.js'
+import { Reader } from '../log/fold/replay.js'
 import { readMeta } from '../log/resume.js'
 import type { RebuildReport } from './rebuild.js'
 import { contentHash, taskLines } from '../log/snapshot/snapshot.js'

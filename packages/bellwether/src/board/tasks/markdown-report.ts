@@ -9,11 +9,6 @@ import { byUrgency, readiness, type ReadyRules, type WaitCode } from './ready.js
 import { dependencyCycles } from './cycles.js'
 import { taskStatuses, type BoardState, type Task, type TaskStatus } from '../log/task.js'
 
-export interface MarkdownReport {
-  readonly markdown: string
-  readonly summary: Readonly<Record<string, unknown>>
-}
-
 // One screen per section; `task list` shows all.
 const rowsMax = 20
 const cellMax = 160
@@ -42,7 +37,7 @@ function section(title: string, headings: readonly string[], rows: readonly (rea
   ]
 }
 
-export function markdownReport(state: BoardState, nowMs: number, rules: ReadyRules): MarkdownReport {
+export function markdownReport(state: BoardState, nowMs: number, rules: ReadyRules) {
   const tasks = [...state.tasks.values()].sort(byUrgency)
   const counts = Object.fromEntries(taskStatuses.map((status) => [status, 0])) as Record<TaskStatus, number>
   const waiting: { task: Task; code: WaitCode; why: string }[] = []
@@ -59,7 +54,7 @@ export function markdownReport(state: BoardState, nowMs: number, rules: ReadyRul
     if (found.ready) ready += 1
     else if (found.code !== 'done') waiting.push({ task, code: found.code, why: found.why })
   }
-  const forPeople = waiting.filter(({ code }) => ['person', 'approval', 'review', 'held'].includes(code))
+  const forPeople = waiting.filter(({ code }) => ['person', 'approval', 'review', 'merge', 'held'].includes(code))
   const others = waiting.filter(({ code }) => ['dependency', 'cooldown', 'claimed', 'frozen'].includes(code))
   const running = tasks.flatMap((task) => {
     const run = openRun(task)

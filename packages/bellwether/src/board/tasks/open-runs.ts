@@ -3,6 +3,7 @@
  */
 import { claimOf, isOver, openRun, type DispatchClaim } from './task-fields.js'
 import { incremental, type IncrementalIndex } from './incremental.js'
+import { countQueuedMerges } from './queued-merges.js'
 import type { BoardState, Run, Task } from '../log/task.js'
 
 export interface OpenRun {
@@ -42,10 +43,13 @@ export function openRuns(state: BoardState): readonly OpenRun[] {
   return [...openRunsIndex(state, null).runs.values()]
 }
 
-/** The number of open runs and unexpired claims. */
+/**
+ * The number of open runs, unexpired claims and accepted changes that wait for their merge. The changes count: if runs end faster than changes are
+ * merged, more runs would only start from an outdated base, and conflict.
+ */
 export function inFlight(state: BoardState, nowMs: number): number {
   const { runs, claims } = openRunsIndex(state, null)
-  let count = runs.size
+  let count = runs.size + countQueuedMerges(state)
   for (const claim of claims.values()) if (!isOver(claim, nowMs)) count += 1
   return count
 }

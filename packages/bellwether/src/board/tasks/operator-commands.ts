@@ -4,13 +4,13 @@
  * with a reason. An abort is in the log before the turn is stopped.
  */
 import { defined } from '@bellwether/base'
-import { InvalidInput } from '@bellwether/protocol'
 import { abortOf, approvalOf, frozenOf, iso, needsApproval, openRun, pausedBy, type SignedNote } from './task-fields.js'
+import { rejected, taskIn } from './find-task.js'
 import { actorName, reasonText } from './input.js'
 import { handoffEntry, withoutRecovery } from './reminders.js'
 import { recoveryPayload, type RecoveryPolicy } from '../policies/recovery.js'
 import { draftsAlongPath, statusPath } from './status-path.js'
-import type { Board, BoardState, Draft, Task, TaskEvent } from '../log/task.js'
+import type { Board, Draft, Task, TaskEvent } from '../log/task.js'
 
 export interface OperatorInput {
   readonly by: string
@@ -26,17 +26,6 @@ export interface OperatorPorts {
 export const wholeBoard = 'board'
 
 type Lines = Promise<readonly TaskEvent[]>
-
-export function rejected(message: string, code: string, hint?: string): InvalidInput {
-  return new InvalidInput(message, { code, ...defined({ hint }) })
-}
-
-export function taskIn(state: BoardState, taskId: string): Task {
-  const task = state.tasks.get(taskId)
-  if (task === undefined)
-    throw rejected(`Task "${taskId}" does not exist.`, 'unknown_task', 'Run bellwether task list to see all tasks.')
-  return task
-}
 
 function signed({ by, reason }: OperatorInput, nowMs: number): SignedNote {
   return { by: actorName(by), at: iso(nowMs), ...defined({ reason: reasonText(reason) }) }

@@ -1,12 +1,12 @@
 import fc from 'fast-check'
 import { expect, it, vi } from 'vitest'
 import { nextTask } from './next-task.js'
-import { Fold } from '../log/fold.js'
+import { Fold } from '../log/fold/fold.js'
 import { dueReminders } from './reminders.js'
 import { defaultRecovery } from '../policies/recovery.js'
 import { readiness, type ReadyRules } from './ready.js'
 import { readinessIndex } from './readiness-index.js'
-import { TaskMap } from '../log/task-map.js'
+import { TaskMap } from '../log/fold/task-map.js'
 import { eventTypes, type BoardState } from '../log/task.js'
 import { inFlight, openRuns } from './open-runs.js'
 
@@ -131,7 +131,7 @@ it('the index does not visit all tasks again after a few lines', () => {
   const rules = { firstAgent: 'coder', recovery: defaultRecovery }
   const look = (nowMs: number) => {
     const state = fold.state()
-    const due = reminders(state, nowMs, rules).drafts.length
+    const due = reminders(state, nowMs, rules).length
     return [nextTask(state, nowMs, rules).taskId, inFlight(state, nowMs), openRuns(state).length, due]
   }
   expect(look(startMs)).toEqual([name(0), 0, 0, 0])

@@ -45,12 +45,12 @@ export class ReadinessIndex implements IncrementalIndex {
     const reminders: ReadinessEntry[] = []
     const timed: ReadinessEntry[] = []
     for (const task of state.tasks.values()) {
-      const one = this.#entryFor(task, state)
-      if (one === null) continue
-      this.#insert(one)
-      ;(one.readiness.ready ? ready : waiting).push(one)
-      if (one.reminderMs !== null) reminders.push(one)
-      if (one.nextMs !== null) timed.push(one)
+      const entry = this.#entryFor(task, state)
+      if (entry === null) continue
+      this.#insert(entry)
+      ;(entry.readiness.ready ? ready : waiting).push(entry)
+      if (entry.reminderMs !== null) reminders.push(entry)
+      if (entry.nextMs !== null) timed.push(entry)
     }
     this.ready.replaceAll(ready)
     this.waiting.replaceAll(waiting)
@@ -81,12 +81,12 @@ export class ReadinessIndex implements IncrementalIndex {
   #reindex(task: Task, state: BoardState): void {
     const before = this.#all.get(task.taskId)
     if (before !== undefined) this.#remove(before)
-    const one = this.#entryFor(task, state)
-    if (one === null) return
-    this.#insert(one)
-    ;(one.readiness.ready ? this.ready : this.waiting).add(one)
-    if (one.reminderMs !== null) this.reminders.add(one)
-    if (one.nextMs !== null) this.#timed.add(one)
+    const entry = this.#entryFor(task, state)
+    if (entry === null) return
+    this.#insert(entry)
+    ;(entry.readiness.ready ? this.ready : this.waiting).add(entry)
+    if (entry.reminderMs !== null) this.reminders.add(entry)
+    if (entry.nextMs !== null) this.#timed.add(entry)
   }
 
   /** Null: the task is done. */

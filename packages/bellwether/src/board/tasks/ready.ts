@@ -3,6 +3,7 @@
  * Pure: the same state and time give the same result. next-task.ts chooses among all tasks.
  */
 import { defined } from '@bellwether/base'
+import { reasonInWords } from '@bellwether/protocol'
 import {
   abortOf,
   approvalOf,
@@ -12,6 +13,7 @@ import {
   frozenOf,
   iso,
   isOver,
+  mergingOf,
   needsApproval,
   openRun,
   textField,
@@ -30,6 +32,8 @@ export type WaitCode =
   | 'frozen'
   | 'approval'
   | 'review'
+  | 'merge'
+  | 'merging'
   | 'held'
   | 'person'
   | 'cooldown'
@@ -65,7 +69,7 @@ export function readiness(task: Task, state: BoardState, nowMs: number, rules: R
     return 'agent' in choice ? { ready: true, assignee: choice.agent } : no('no_agent', choice.why)
   }
   if (task.status === 'done') return no('done', 'it is done')
-  if (task.status === 'failed') return no('failed', `it failed${task.reason === null ? '' : `: ${task.reason}`}`)
+  if (task.status === 'failed') return no('failed', `it failed${reasonOf(task)}`)
   const run = openRun(task)
   if (run !== null) {
     const wait = turnWaitOf(task, run)
@@ -88,7 +92,15 @@ export function readiness(task: Task, state: BoardState, nowMs: number, rules: R
   const unmet = unmetDependency(task, state)
   // Do not ask for approval while the task could not start anyway.
   if (unmet === null && needsApproval(task) && approvalOf(task) === null) return no('approval', 'it needs approval')
-  if (task.status === 'review') return no('review', 'it needs a review')
+  if (task.status === 'review') {
+    const merging = mergingOf(task)
+    if (merging === null) return no('review', 'it needs a review')
+    if (merging.state === 'queued') return no('merging', `its change is about to be merged into ${merging.base}`)
+    return no(
+      'merge',
+      `its change on ${merging.branch} waits for a decision: merge into ${merging.base}, send back or keep`,
+    )
+  }
   if (task.status === 'in_progress') return no('held', `${task.assignee ?? 'a person'} is working on it`)
   if (task.status === 'claimed') {
     const claim = claimOf(task)
@@ -99,8 +111,7 @@ export function readiness(task: Task, state: BoardState, nowMs: number, rules: R
   if (task.status === 'blocked') {
     const code = textField(task, 'reasonCode')
     const decided = code === null ? undefined : recoveryOf(task, code)
-    if (decided?.action !== 'retry')
-      return no('person', `it needs a person${task.reason === null ? '' : `: ${task.reason}`}`)
+    if (decided?.action !== 'retry') return no('person', `it needs a person${reasonOf(task)}`)
     const until = coolingUntil(decided.cooldownUntilTs, ruleFor(rules.recovery, decided.reasonCode).cooldownSec, nowMs)
     if (until !== null) return no('cooldown', `${decided.nextAssignee} may retry it at ${until}`, until)
     return unmet === null ? yes(decided.nextAssignee, true) : no('dependency', unmet)
@@ -108,6 +119,8 @@ export function readiness(task: Task, state: BoardState, nowMs: number, rules: R
   if (unmet !== null) return no('dependency', unmet)
   return yes(firstAgent(task, rules.firstAgent), namesAgent(task))
 }
+
+const reasonOf = ({ reason }: Task): string => (reason === null ? '' : `: ${reasonInWords(reason)}`)
 
 /** Both ends of a cool-down are rounded up to full seconds. */
 export const cooldownSlackSec = 2

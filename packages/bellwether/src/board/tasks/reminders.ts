@@ -1,8 +1,9 @@
 /**
  * Reminds people of tasks that wait for them. Such a task gets a deadline; after it the person is reminded, and after the last
  * reminder the task fails with a reason, so that nothing waits without end. The deadlines are in the log, so any process can
- * continue; a clock that jumps ahead causes at most one reminder. Pure; the autopilot writes the drafts and raises the alerts.
+ * continue; a clock that jumps ahead causes at most one reminder. Pure; the autopilot writes the drafts.
  */
+import { problemText } from './last-failure.js'
 import { textField } from './task-fields.js'
 import {
   deadlineSecOf,
@@ -19,28 +20,18 @@ import type { Readiness, WaitCode } from './ready.js'
 import { draftsAlongPath, statusPath } from './status-path.js'
 import type { Draft, Task } from '../log/task.js'
 
-export interface ReminderAlert {
-  readonly kind: 'person_reminder' | 'person_gave_up'
-  readonly taskId: string
-  readonly text: string
-}
-
-export interface ReminderStep {
-  readonly drafts: readonly Draft[]
-  readonly alerts: readonly ReminderAlert[]
-}
-
+export const noAnswer = 'no_answer'
 // Bounds how long one step holds the lock; the next step handles the rest.
 const perStepMax = 200
 
-const personCodes: ReadonlySet<WaitCode> = new Set(['approval', 'review', 'held', 'person', 'damaged'])
+const personCodes: ReadonlySet<WaitCode> = new Set(['approval', 'review', 'merge', 'held', 'person', 'damaged'])
 
 /** What the task needs a person for, with the reason code of its deadline; null: it needs none. */
-function personNeeded(task: Task, readiness: Readiness): { readonly code: string; readonly why: string } | null {
+export function personNeeded(task: Task, readiness: Readiness): { readonly code: string; readonly why: string } | null {
   if (readiness.ready || !personCodes.has(readiness.code)) return null
   const { code, why } = readiness
   return code === 'person'
-    ? { code: textField(task, 'reasonCode') ?? 'blocked', why: task.reason ?? why }
+    ? { code: textField(task, 'reasonCode') ?? 'blocked', why: task.reason === null ? why : problemText(task) }
     : { code, why }
 }
 
@@ -88,21 +79,14 @@ export function handoffEntry(
   }
 }
 
-interface Candidate {
-  readonly task: Task
-  readonly readiness: Readiness
-  readonly reminderMs: number | null
-}
-
 /** `candidates` in order of `reminderMs`, as the readiness index lists them. */
 export function dueReminders(
-  candidates: Iterable<Candidate>,
+  candidates: Iterable<{ readonly task: Task; readonly readiness: Readiness; readonly reminderMs: number | null }>,
   nowMs: number,
   policy: RecoveryPolicy,
   actor: string,
-): ReminderStep {
+) {
   const drafts: Draft[] = []
-  const alerts: ReminderAlert[] = []
   let touched = 0
   for (const { task, readiness, reminderMs } of candidates) {
     if (touched === perStepMax || reminderMs === null || reminderMs > nowMs) break
@@ -122,14 +106,12 @@ export function dueReminders(
     touched += 1
     if (late.what !== 'given_up') {
       note(late.decision.entry)
-      alerts.push({ kind: 'person_reminder', taskId, text: `${taskId} waits for a person: ${need.why}` })
       continue
     }
     const path = statusPath(task.status, 'failed')
     if (path === null) continue
-    const payload = { reason: `no_answer: ${need.why}`, reasonCode: 'no_answer' }
+    const payload = { reason: `${noAnswer}: ${need.why}`, reasonCode: noAnswer }
     drafts.push(...draftsAlongPath(path, { taskId, actor, payload }))
-    alerts.push({ kind: 'person_gave_up', taskId, text: `${taskId} failed because no person answered: ${need.why}` })
   }
-  return { drafts, alerts }
+  return drafts
 }

@@ -28,7 +28,9 @@ export function taskBudget(task: Task, policy: BudgetPolicy): TaskBudget | null 
   })
   const agent = (openRun(task)?.agent ?? task.assignee ?? '').trim().toLowerCase()
   const fraction = (one: TaskBudget) => one.nearest?.fraction ?? 0
-  return budgets.find((one) => one.agent === agent) ?? budgets.toSorted((a, b) => fraction(b) - fraction(a))[0] ?? null
+  return (
+    budgets.find((budget) => budget.agent === agent) ?? budgets.toSorted((a, b) => fraction(b) - fraction(a))[0] ?? null
+  )
 }
 
 const share = (unit: Share['unit'], used: number, limit: number | null): Share[] =>

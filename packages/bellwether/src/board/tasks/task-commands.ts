@@ -3,14 +3,18 @@
  * never form a cycle; a person's move wins over a running turn, which the reconciler then stops. Callers check the input
  * (input.ts) and the evidence of `finishTask` (dispatch/finish.ts).
  */
-import { claimOf, isOver, openRun, textField } from './task-fields.js'
+import { claimOf, isOver, mergingOf, openRun } from './task-fields.js'
+import { retryAgent } from './next-step.js'
 import { defined } from '@bellwether/base'
 import type { NewTask, TaskChange } from '@bellwether/protocol'
 import { actorName } from './input.js'
-import { rejected, taskIn, type OperatorPorts, type OperatorInput } from './operator-commands.js'
+import { rejected, taskIn } from './find-task.js'
+import type { OperatorPorts, OperatorInput } from './operator-commands.js'
 import type { EvidenceRecord } from '../policies/acceptance.js'
 import { recoveryCleared, type RecoveryEntry } from '../policies/recovery.js'
 import { withoutRecovery } from './reminders.js'
+import { feedbackCleared, feedbackPayload, type FeedbackInput } from './feedback.js'
+import { failureCleared } from './last-failure.js'
 import { dependsOn } from './ready.js'
 import { draftsAlongPath, statusPath } from './status-path.js'
 import type { BoardState, Draft, Task, TaskEvent } from '../log/task.js'
@@ -110,23 +114,25 @@ export function claimTask({ board, nowMs }: OperatorPorts, taskId: string, by: s
   })
 }
 
-export interface FinishInput {
-  readonly evidence: EvidenceRecord | null
-  readonly note?: string
-}
-
 export function finishTask(
   { board }: OperatorPorts,
   taskId: string,
   by: string,
-  { evidence, note }: FinishInput,
+  { evidence, note }: { readonly evidence: EvidenceRecord | null; readonly note?: string },
 ): Lines {
   const actor = actorName(by)
   return board.write((state) => {
     const task = taskIn(state, taskId)
     const path = statusPath(task.status, 'done')
     if (path === null || path.length === 0) throw rejected(`Task "${taskId}" is already done.`, 'already_done')
-    const payload = { evidence, doneBy: actor, claim: null, reasonCode: null, ...defined({ note }), ...recoveryCleared }
+    if (task.status === 'review' && mergingOf(task) !== null)
+      throw rejected(
+        `Cannot finish task "${taskId}": its change is not merged.`,
+        'unmerged',
+        `Merge it with bellwether task merge ${taskId}, or keep it on its branch with bellwether task keep ${taskId}.`,
+      )
+    const cleared = { ...recoveryCleared, ...failureCleared(task), ...feedbackCleared(task) }
+    const payload = { evidence, doneBy: actor, claim: null, reasonCode: null, ...defined({ note }), ...cleared }
     return draftsAlongPath(path, { taskId, actor, payload })
   })
 }
@@ -148,7 +154,7 @@ export function blockTask({ board }: OperatorPorts, taskId: string, { by, reason
   })
 }
 
-export interface RetryInput extends OperatorInput {
+export interface RetryInput extends OperatorInput, Pick<FeedbackInput, 'comments'> {
   /** The agent to retry with; default: the first agent of the task. */
   readonly agent?: string
   /** Whether earlier usage no longer counts. */
@@ -159,7 +165,7 @@ export interface RetryInput extends OperatorInput {
 export function retryTask(
   { board, nowMs, firstAgent }: OperatorPorts & { readonly firstAgent: string },
   taskId: string,
-  { by, reason, agent, freshBudget }: RetryInput,
+  { by, reason, comments, agent, freshBudget }: RetryInput,
 ): Lines {
   const actor = actorName(by)
   return board.write((state): readonly Draft[] => {
@@ -174,8 +180,7 @@ export function retryTask(
       taskId,
       reasonCode: 'requeued',
       attempt: 0,
-      nextAssignee:
-        agent ?? textField(task, 'agent') ?? textField(task, 'role') ?? task.runs.at(-1)?.agent ?? firstAgent,
+      nextAssignee: agent ?? retryAgent(task, firstAgent),
       action: 'retry',
       recoveryState: 'recovery_scheduled',
       cooldownUntilTs: 0,
@@ -188,6 +193,7 @@ export function retryTask(
       claim: null,
       damage: null,
       recovery: { [entry.reasonCode]: entry },
+      ...feedbackPayload(actor, { reason, comments }, nowMs()),
       // The new number gives the task a new purse.
       ...(freshBudget === true ? { budget: {}, budgetGrants: grantsOf(task) + 1 } : {}),
     }

@@ -2,17 +2,35 @@
  * Reads the fields that the board's own events set on a task: the claim of a dispatcher, an operator's commands, the agent.
  * A field that is absent or malformed (old roots, other programs) reads as null, never as an error.
  */
-import { z } from 'zod'
+import { list, object, oneOf, optional, text, valid, type Shape, type ValueOf } from '../../settings/shape.js'
+import { mergeModes } from '@bellwether/protocol'
 import type { BoardState, Run, Task } from '../log/task.js'
 
-const instant = z.string().refine((text) => Number.isFinite(Date.parse(text)))
-const signedNote = z.object({ by: z.string(), at: z.string(), reason: z.string().optional() })
+const instant = text({ accepts: (value) => Number.isFinite(Date.parse(value)) })
+const signedNote = object({ by: text(), at: text(), reason: optional(text()) })
 
 /** A dispatcher's claim between choosing a task and the intent line. `id` fences a dispatcher that lost it. */
-const claimShape = z.object({ id: z.string(), by: z.string(), since: instant, until: instant })
-export type DispatchClaim = z.output<typeof claimShape>
+const claimShape = object({ id: text(), by: text(), since: instant, until: instant })
+export type DispatchClaim = ValueOf<typeof claimShape>
 
-const turnWaitShape = z.object({ runId: z.string(), why: z.string() })
+const turnWaitShape = object({ runId: text(), why: text() })
+
+/** The worktree of the last run. */
+const worktreeShape = object({ branch: text(), base: text(), top: text(), root: text(), merge: oneOf(mergeModes) })
+export type TaskWorktree = ValueOf<typeof worktreeShape>
+
+/**
+ * An accepted change that is not on its base yet. `asked`: a person decides; `queued`: it is merged next; `stopped`: it could not be
+ * merged. `candidates`: the commits that may have become the base.
+ */
+const mergingShape = object({
+  state: oneOf(['asked', 'queued', 'stopped']),
+  commit: text({ min: 1 }),
+  branch: text(),
+  base: text(),
+  candidates: list(text(), 0, 1_000),
+})
+export type Merging = ValueOf<typeof mergingShape>
 
 export interface SignedNote {
   readonly by: string
@@ -20,10 +38,8 @@ export interface SignedNote {
   readonly reason?: string | undefined
 }
 
-function read<T>(shape: z.ZodType<T>, value: unknown): T | null {
-  if (value === undefined || value === null) return null
-  const result = shape.safeParse(value)
-  return result.success ? result.data : null
+function read<T>(shape: Shape<T>, value: unknown): T | null {
+  return value === undefined || value === null ? null : (valid(shape, value) ?? null)
 }
 
 export const textField = (task: Task, name: string): string | null => {
@@ -39,6 +55,8 @@ export const turnWaitOf = (task: Task, run: Run): string | null => {
   const wait = read(turnWaitShape, task.fields['turnWait'])
   return wait?.runId === run.runId ? wait.why : null
 }
+export const worktreeOf = (task: Task): TaskWorktree | null => read(worktreeShape, task.fields['worktree'])
+export const mergingOf = (task: Task): Merging | null => read(mergingShape, task.fields['merging'])
 export const needsApproval = (task: Task): boolean => task.fields['requiresApproval'] === true
 export const pausedBy = (state: BoardState): SignedNote | null => read(signedNote, state.control['paused'])
 

@@ -1,13 +1,17 @@
 /**
  * Tasks as the command line and HTTP show them: in pages, in dispatch order, each with what it waits for. Pure.
  */
-import type { TaskLine } from '@bellwether/protocol/http'
-import { taskIn } from './operator-commands.js'
+import type { BoardTaskDetail, TaskLine } from '@bellwether/protocol/http'
+import { taskIn } from './find-task.js'
+import { changesOf, failureOf, resultOf } from './last-failure.js'
+import { movesOf, nextStepOf } from './next-step.js'
 import { pausedBy } from './task-fields.js'
 import { byUrgency, readiness, type ReadyRules } from './ready.js'
 import type { BoardState, Task, TaskStatus } from '../log/task.js'
 
-export interface TaskView extends TaskLine {
+type Reasons = Pick<BoardTaskDetail, 'result' | 'failure' | 'changes' | 'moves'>
+
+export interface TaskView extends TaskLine, Reasons {
   readonly runs: Task['runs']
   readonly fields: Task['fields']
 }
@@ -41,7 +45,11 @@ function lineOf(task: Task, state: BoardState, nowMs: number, rules: ReadyRules)
     : found.code === 'done'
       ? null
       : found.why
-  return { taskId, title, status, priority, impact, assignee, reason, dependencies, createdAt, updatedAt, waitsFor }
+  return {
+    ...{ taskId, title, status, priority, impact, assignee, reason, dependencies, createdAt, updatedAt, waitsFor },
+    problem: failureOf(task)?.reason ?? null,
+    nextStep: nextStepOf(task, found, rules, paused?.by ?? null),
+  }
 }
 
 export function listTasks(state: BoardState, nowMs: number, rules: ReadyRules, query: ListQuery = {}): TaskPage {
@@ -57,5 +65,14 @@ export function listTasks(state: BoardState, nowMs: number, rules: ReadyRules, q
 
 export function taskView(state: BoardState, taskId: string, nowMs: number, rules: ReadyRules): TaskView {
   const task = taskIn(state, taskId)
-  return { ...lineOf(task, state, nowMs, rules), runs: task.runs, fields: task.fields }
+  const { failure: _failure, changes: _changes, ...fields } = task.fields
+  return {
+    ...lineOf(task, state, nowMs, rules),
+    runs: task.runs,
+    fields,
+    result: resultOf(task),
+    failure: failureOf(task),
+    changes: changesOf(task),
+    moves: movesOf(task, readiness(task, state, nowMs, rules), rules),
+  }
 }

@@ -4,11 +4,11 @@ import type { Agent, ResponseOf, Turn } from '@bellwether/protocol/http'
 import { Command } from 'commander'
 import type { Client } from '../../client/client.js'
 import { openClient, toServer, withNearestAgent, type ServerFlags } from '../shared/client.js'
-import { exitCodes, print, printLine } from '../shared/output.js'
+import { asStream, exitCodes, print, printList } from '../shared/output.js'
 import { watchChanges } from '../shared/watch.js'
-import { wholeUpTo } from '../shared/options.js'
+import { jsonLines, wholeUpTo } from '../shared/options.js'
 import { plain } from '../../client/sanitize.js'
-import { facts, instant, table } from '../shared/terminal.js'
+import { facts, instant, shortInstant, table } from '../shared/terminal.js'
 import { turnTable } from '../work/turn-transcript.js'
 
 interface ListFlags extends ServerFlags {
@@ -26,14 +26,15 @@ export function agentsCommand(finish: (code: number) => void): Command {
   toServer(agents.command('list', { isDefault: true }))
     .description('list all agents and what they are doing (the default)')
     .option('--busy', 'only agents with an active or queued turn')
-    .option('--limit <n>', 'the maximum number of agents', wholeUpTo(limitMax, 1), 200)
-    .option('--watch', 'keep showing changes until Ctrl-C')
+    .option('-n, --limit <n>', 'the maximum number of agents', wholeUpTo(limitMax, 1), 200)
+    .option('-w, --watch', 'keep showing changes until Ctrl-C')
+    .addOption(jsonLines())
     .action(async (flags: ListFlags) => {
+      const as = flags.watch === true ? asStream(flags) : flags
       const client = openClient(flags)
       if (flags.watch !== true) {
         const found = await readAgents(client, flags)
-        if (flags.json === true) found.agents.forEach(printLine)
-        else process.stdout.write(`${agentTable(found, process.stdout.columns)}\n`)
+        printList(flags, found, found.agents, () => agentTable(found, process.stdout.columns))
         return finish(exitCodes.ok)
       }
       await watchChanges({
@@ -42,7 +43,7 @@ export function agentsCommand(finish: (code: number) => void): Command {
         paint: (found) =>
           `${client.url}  project ${client.project}  ${found.agents.length} agents\n\n${agentTable(found, process.stdout.columns)}`,
         parts: ({ agents: all }) => new Map(all.map((agent) => [agent.agent_id, agent])),
-        print: (agent) => print(flags, agent, () => changeLine(agent)),
+        print: (agent) => print(as, agent, () => changeLine(agent)),
       })
       return finish(exitCodes.ok)
     })
@@ -82,25 +83,36 @@ async function readAgents(client: Client, { limit, busy }: ListFlags): Promise<F
 const isBusy = ({ state, queued }: Agent) => queued > 0 || (state?.active_agent_turn_id ?? null) !== null
 const doing = ({ status, state }: Agent) => (status === 'active' ? (state?.status ?? 'new') : status)
 const deadline = ({ state }: Agent) =>
-  instant(
-    (state?.waiting_tool_count ?? 0) > 0 ? (state?.resume_deadline ?? state?.turn_deadline) : state?.turn_deadline,
-  )
-const last = ({ last_turn: turn }: Agent) => (turn === null ? '–' : `${turn.outcome} ${instant(turn.ended_at)}`)
+  (state?.waiting_tool_count ?? 0) > 0 ? (state?.resume_deadline ?? state?.turn_deadline) : state?.turn_deadline
 
 function agentTable({ agents, more }: Found, columns: number | undefined): string {
   if (agents.length === 0) return 'No agents'
+  const nowMs = systemClock.wallMs()
+  // A narrow terminal shows short times, because a cut one is useless.
+  const at = (time: string | null | undefined) =>
+    columns === undefined || typeof time !== 'string' ? instant(time) : shortInstant(time, nowMs)
+  const last = ({ last_turn: turn }: Agent) => (turn === null ? '–' : `${turn.outcome} ${at(turn.ended_at)}`)
   const rows = agents.map((agent) => [
     agent.agent_id,
     doing(agent),
     agent.state?.activity ?? '–',
     agent.state?.current_tool ?? '–',
     String(agent.state?.waiting_tool_count ?? 0),
-    isBusy(agent) ? deadline(agent) : '–',
+    isBusy(agent) ? at(deadline(agent)) : '–',
     String(agent.queued),
     last(agent),
   ])
-  const headings = ['AGENT', 'STATUS', 'ACTIVITY', 'TOOL', 'WAITS', 'DEADLINE (UTC)', 'QUEUE', 'LAST TURN']
-  return `${table(headings, rows, columns, [0])}${more ? '\n… and more (--limit)' : ''}`
+  const headings = [
+    'AGENT',
+    'STATUS',
+    'ACTIVITY',
+    'TOOL',
+    'WAITS',
+    columns === undefined ? 'DEADLINE (UTC)' : 'DEADLINE',
+    'QUEUE',
+    'LAST TURN',
+  ]
+  return `${table(headings, rows, columns, [0, 5, 7])}${more ? '\n… and more (--limit)' : ''}`
 }
 
 function changeLine(agent: Agent): string {
@@ -126,8 +138,9 @@ function agentText(agent: Agent, turns: readonly Turn[]): string {
     ['queued', String(agent.queued)],
     ['worker target', agent.worker_target],
     ['profile', agent.profile_id ?? '–'],
+    ['memory', agent.memory],
     ['changed', instant(state?.updated_at)],
   ])
-  const list = turns.length === 0 ? 'No turns' : turnTable(turns, process.stdout.columns)
+  const list = turns.length === 0 ? 'No turns' : turnTable(turns, systemClock.wallMs(), process.stdout.columns)
   return `${plain(agent.agent_id)}\n${fields}\n\n${list}`
 }

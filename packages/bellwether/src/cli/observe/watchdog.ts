@@ -5,10 +5,11 @@ import type { ResponseOf, Intervention } from '@bellwether/protocol/http'
 import { Command } from 'commander'
 import type { Client } from '../../client/client.js'
 import { openClient, toServer, type ServerFlags } from '../shared/client.js'
-import { print, printLine, printOutage } from '../shared/output.js'
+import { asStream, print, printList, printOutage } from '../shared/output.js'
 import { untilInterrupted } from '../shared/interrupt.js'
-import { wholeUpTo } from '../shared/options.js'
+import { jsonLines, wholeUpTo } from '../shared/options.js'
 import { plain } from '../../client/sanitize.js'
+import { sinceOption, untilOption } from '../shared/instants.js'
 import { facts, instant, table } from '../shared/terminal.js'
 
 interface Flags extends ServerFlags {
@@ -16,6 +17,8 @@ interface Flags extends ServerFlags {
   readonly limit: number
   readonly follow?: boolean
   readonly counts?: boolean
+  readonly since?: number
+  readonly until?: number
 }
 
 const pageMax = 500
@@ -26,21 +29,25 @@ export function watchdogCommand(): Command {
   return toServer(new Command('watchdog'), 'all projects that the key can read')
     .description('list the interventions of the watchdogs, newest first')
     .option('--kind <kind>', 'only interventions of this kind')
-    .option('--limit <n>', 'the maximum number of interventions', wholeUpTo(limitMax, 1), 50)
+    .option('-n, --limit <n>', 'the maximum number of interventions', wholeUpTo(limitMax, 1), 50)
     .option('--counts', 'count the newest 10000 (or --limit) by kind')
-    .option('--follow', 'keep printing new interventions until Ctrl-C')
+    .option('-f, --follow', 'keep printing new interventions until Ctrl-C')
+    .addOption(sinceOption('interventions'))
+    .addOption(untilOption('interventions'))
+    .addOption(jsonLines())
     .action(async (flags: Flags, command: Command) => {
+      const as = flags.follow === true ? asStream(flags) : flags
       const client = openClient(flags)
       if (flags.counts === true) {
-        const isGiven = command.getOptionValueSource('limit') === 'cli'
-        return count(client, { ...flags, limit: isGiven ? flags.limit : limitMax })
+        const isSet = command.getOptionValueSource('limit') === 'cli'
+        return count(client, { ...flags, limit: isSet ? flags.limit : limitMax })
       }
       const { found, more } = await newest(client, flags)
-      if (flags.follow === true) return follow(client, flags, found)
-      if (flags.json === true) return found.forEach(printLine)
-      const text = found.length === 0 ? 'No interventions' : interventionTable(found)
-      process.stdout.write(`${text}${more ? '\n… and more (--limit)' : ''}\n`)
-      return undefined
+      if (flags.follow === true) return follow(client, flags, found, as)
+      return printList(flags, { interventions: found, more }, found, () => {
+        const text = found.length === 0 ? 'No interventions' : interventionTable(found)
+        return `${text}${more ? '\n… and more (--limit)' : ''}`
+      })
     })
 }
 
@@ -52,8 +59,10 @@ async function newest(client: Client, flags: Flags, after = -1): Promise<{ found
   for (;;) {
     const query = { project, kind, limit: Math.min(pageMax, flags.limit - found.length), cursor }
     const page: ResponseOf<'GET /watchdog/interventions'> = await client.ask('GET /watchdog/interventions', { query })
-    const fresh = page.interventions.filter((one) => one.intervention_id > after)
-    found.push(...fresh)
+    const fresh = page.interventions.filter(
+      (one) => one.intervention_id > after && Date.parse(one.created_at) >= (flags.since ?? -Infinity),
+    )
+    found.push(...fresh.filter((one) => Date.parse(one.created_at) <= (flags.until ?? Infinity)))
     if (page.cursor === null || page.cursor <= after || fresh.length < page.interventions.length)
       return { found, more: false }
     if (found.length >= flags.limit) return { found, more: true }
@@ -61,11 +70,16 @@ async function newest(client: Client, flags: Flags, after = -1): Promise<{ found
   }
 }
 
-async function follow(client: Client, flags: Flags, first: readonly Intervention[]): Promise<void> {
+async function follow(
+  client: Client,
+  flags: Flags,
+  first: readonly Intervention[],
+  as: { readonly json?: boolean },
+): Promise<void> {
   let last = first[0]?.intervention_id ?? 0
   await untilInterrupted(async (signal) => {
     let away = false
-    for (const one of first.toReversed()) print(flags, one, () => line(one))
+    for (const one of first.toReversed()) print(as, one, () => line(one))
     for (;;) {
       await systemClock.sleep(everyMs, signal)
       if (signal.aborted) return
@@ -73,7 +87,7 @@ async function follow(client: Client, flags: Flags, first: readonly Intervention
         const { found, more } = await newest(client, { ...flags, limit: limitMax }, last)
         away = false
         if (more) process.stderr.write(`more than ${limitMax} new interventions: the oldest are not shown\n`)
-        for (const one of found.toReversed()) print(flags, one, () => line(one))
+        for (const one of found.toReversed()) print(as, one, () => line(one))
         last = Math.max(last, ...found.map((one) => one.intervention_id))
       } catch (error) {
         if (!(error instanceof Retryable)) throw error

@@ -13,7 +13,7 @@ interface Flags {
 export function pmoCommand(finish: (code: number) => void): Command {
   return new Command('pmo')
     .description('guard all turns and publish events, against [database] url')
-    .option('--json', 'print one line on stdout when ready')
+    .option('--json', 'print one JSON object when ready')
     .addOption(parentPipe())
     .action(async (flags: Flags) => {
       const onReady = flags.json === true ? printLine : undefined

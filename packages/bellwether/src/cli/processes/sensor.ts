@@ -70,7 +70,7 @@ export function sensorCommand(finish: (code: number) => void): Command {
     .option('--mounted', 'require the root to be a mount point')
     .option('--polling', 'list directories repeatedly instead of using inotify')
     .option('--exclude <glob>', 'a name or a path from the root to exclude; repeatable', collect)
-    .option('--json', 'print one JSON line on stdout when started')
+    .option('--json', 'print one JSON object when ready')
     .addOption(parentPipe())
     .action(async (flags: Flags) => finish(await run(flags)))
 }

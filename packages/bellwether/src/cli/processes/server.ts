@@ -24,8 +24,8 @@ export function serverCommand(finish: (code: number) => void): Command {
     .option('--view <name>', 'a workspace view to serve; may be repeated', collect)
     .option('--root <dir>', 'the task root whose board is served (default: [board] root, else none)')
     .option('--project <name>', 'the project whose agents do the tasks of the board', 'default')
-    .option('--data <dir>', 'the folder of the administrator’s key file (default: .bellwether)')
-    .option('--json', 'print one line on stdout when ready')
+    .option('--data <dir>', 'the folder of the administrator’s key file (default: that of `up`)')
+    .option('--json', 'print one JSON object when ready')
     .addOption(parentPipe())
     .action(async (flags: Flags) => {
       const { host, port, root, data: dataDir } = flags
@@ -46,8 +46,9 @@ export function serverCommand(finish: (code: number) => void): Command {
 }
 
 function printReady(facts: Readonly<Record<string, unknown>>): void {
-  const { url, adminKey, loginUrl } = facts as { url: string; adminKey?: string; loginUrl?: string }
+  const { url, adminKey, adminKeyFile, loginUrl } = facts as Readonly<Record<string, string | undefined>>
   process.stdout.write(`Server listening on ${url}\n`)
   if (loginUrl !== undefined) process.stdout.write(`Sign in with a browser (the link works once): ${loginUrl}\n`)
-  if (adminKey !== undefined) process.stdout.write(`Administrator's key (also in .bellwether/admin-key): ${adminKey}\n`)
+  if (adminKey !== undefined)
+    process.stdout.write(`Administrator's key (shown only now; also in ${adminKeyFile}): ${adminKey}\n`)
 }

@@ -1,11 +1,12 @@
 /** `bellwether worker`: runs the turns of one worker target, with the agents of folder agents/ or with functions from a module. */
-import { existsSync } from 'node:fs'
-import { defined } from '@bellwether/base'
+import { existsSync, readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { addToEnvironment, defined, type Environment } from '@bellwether/base'
 import { InvalidInput, token } from '@bellwether/protocol'
-import { Command } from 'commander'
+import { Command, Option } from 'commander'
 import { agentsFolder } from '../../runtime/paths.js'
 import { runWorkerProcess } from '../../runtime/worker.js'
-import { loadAgents } from './agents-file.js'
+import { loadAgents } from '../../runtime/parts/worker/agents-file.js'
 import { parentPipe, required, wholeUpTo } from '../shared/options.js'
 import { printLine } from '../shared/output.js'
 
@@ -16,9 +17,12 @@ interface Flags {
   readonly concurrency?: number
   readonly json?: boolean
   readonly parentPipe?: boolean
+  readonly control?: string
+  readonly environmentFd?: number
 }
 
 const concurrencyMax = 10_000
+const fdMax = 1_000
 
 export function workerCommand(finish: (code: number) => void): Command {
   return new Command('worker')
@@ -31,16 +35,26 @@ export function workerCommand(finish: (code: number) => void): Command {
       'how many turns run at the same time (default: worker.concurrency)',
       wholeUpTo(concurrencyMax, 1),
     )
-    .option('--json', 'print one line on stdout when ready')
+    .option('--json', 'print one JSON object when ready')
     .addOption(parentPipe())
+    .addOption(new Option('--control <dir>', 'the folder of the accepted control files').hideHelp())
+    .addOption(
+      new Option('--environment-fd <n>', 'the file descriptor of more variables, as JSON')
+        .argParser(wholeUpTo(fdMax))
+        .hideHelp(),
+    )
     .action(async (flags: Flags) => {
+      if (flags.environmentFd !== undefined)
+        addToEnvironment(JSON.parse(readFileSync(flags.environmentFd, 'utf8')) as Environment)
       const target = required(flags.target, 'worker', '--target NAME')
-      const fromFiles = existsSync(agentsFolder)
+      const fromFiles = flags.control !== undefined || existsSync(agentsFolder)
       const file = fromFiles
         ? flags.agents
         : required(flags.agents, 'worker', `--agents FILE, or a folder ${agentsFolder}/`)
+      // In a worker of `up` the file is loaded again when it changes.
+      const isLive = flags.control !== undefined
       const { agents, tools, module } =
-        file === undefined ? { agents: {}, tools: [], module: undefined } : await loadAgents(file)
+        file === undefined || isLive ? { agents: {}, tools: [], module: undefined } : await loadAgents(file)
       if (tools.length > 0 && !fromFiles) {
         throw new InvalidInput(`The tools of ${file} need a folder ${agentsFolder}/`, {
           code: 'agents_folder_missing',
@@ -54,9 +68,11 @@ export function workerCommand(finish: (code: number) => void): Command {
         tools,
         ...defined({
           module,
+          liveAgentsFile: isLive && file !== undefined ? resolve(file) : undefined,
           fileAgentsOf: fromFiles ? token(flags.project, 'project') : undefined,
           concurrency: flags.concurrency,
           parentPipe: flags.parentPipe,
+          control: flags.control,
           onReady: flags.json === true ? printLine : undefined,
         }),
       })

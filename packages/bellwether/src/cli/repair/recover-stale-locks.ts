@@ -15,7 +15,7 @@ interface Flags extends RootFlags {
 export function recoverStaleLocksCommand(finish: (code: number) => void): Command {
   return rootCommand('recover-stale-locks', 'list the stale locks of a task root; with --apply reclaim them')
     .option('--force', 'also reclaim locks that are younger than their TTL')
-    .option('--yes', 'reclaim more than one lock at once')
+    .option('-y, --yes', 'reclaim more than one lock at once')
     .option('--grace-sec <n>', 'how long a lock stays valid after its expiry (default: 15)', seconds)
     .action(async (flags: Flags) => {
       const { root, force = false, yes = false, graceSec } = flags

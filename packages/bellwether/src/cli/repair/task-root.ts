@@ -34,7 +34,7 @@ export function rootCommand(name: string, description: string): Command {
     .option('--root <dir>', 'the task root', '.')
     .option('--dry-run', 'only show what would change (the default)')
     .option('--apply', 'make the changes')
-    .option('--json', 'print one JSON object on stdout')
+    .option('--json', 'print one JSON object')
 }
 
 export function applies({ apply = false, dryRun = false }: RootFlags): boolean {

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { InvalidInput } from '@bellwether/protocol'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { dataFolderOf } from '../../runtime/data-folder.js'
 import { addressOf } from './client.js'
 
 const url = 'http://127.0.0.1:4001'
@@ -14,7 +15,9 @@ let data: string
 beforeEach(() => {
   top = mkdtempSync(join(tmpdir(), 'bw-client-'))
   folder = join(top, 'project')
-  data = join(folder, '.bellwether')
+  mkdirSync(folder)
+  vi.stubEnv('XDG_STATE_HOME', join(top, 'state'))
+  data = dataFolderOf(folder)
   mkdirSync(data, { recursive: true, mode: 0o700 })
   vi.stubEnv('BELLWETHER_KEY', 'bw_environment')
   vi.stubEnv('BELLWETHER_SERVER', undefined)

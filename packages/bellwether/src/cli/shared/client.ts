@@ -1,20 +1,25 @@
 /**
- * Finds the server of a command: by --server and --key, by the environment, or by the running `up` of this folder. The environment's
- * key is sent only to a server that the user named, and the key of an `up` to that `up` only.
+ * Finds the server of a command: by --server and --key, by the environment, by the running `up` of this folder, or the one of the last
+ * `login`. The environment's key is sent only to a server that the user named, the key of an `up` or a login to that server only.
  */
-import { resolve } from 'node:path'
-import { environment, systemClock } from '@bellwether/base'
+import { existsSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { environment, hasCode, systemClock } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import type { Command } from 'commander'
 import { checkedUrl, openClient as open, type Address, type Client } from '../../client/client.js'
+import { agentsFolder } from '../../runtime/paths.js'
+import { settingsFile } from '../../settings/load.js'
 import { nearest } from '../../settings/nearest.js'
 import { findLocalUp, isUnsafe, type LocalUp } from './local-up.js'
+import { readServers, sameServer } from './stored-servers.js'
 
 export interface ServerFlags {
   readonly server?: string
   readonly key?: string
   readonly project?: string
   readonly json?: boolean
+  readonly jsonl?: boolean
 }
 
 /** Adds the options of commands that call a server. */
@@ -23,16 +28,19 @@ export function toServer(
   projectDefault = 'the project of the `up` of this folder, else `default`',
 ): Command {
   return serverOptions(command)
-    .option('--project <name>', `the project (default: ${projectDefault})`)
-    .option('--json', 'print one JSON object per line')
+    .option('-p, --project <name>', `the project (default: ${projectDefault})`)
+    .option('--json', 'print one JSON object')
 }
 
 export function serverOptions(command: Command): Command {
   return command
-    .option('--server <url>', 'the server (default: $BELLWETHER_SERVER, else the `up` of this folder)')
+    .option(
+      '--server <url>',
+      'the server (default: $BELLWETHER_SERVER, else the `up` of this folder, else the last `login`)',
+    )
     .option(
       '--key <key>',
-      'an API key (default: the key of the `up` of this folder; $BELLWETHER_KEY for a server that --server or $BELLWETHER_SERVER names)',
+      'an API key (default: that of the `up` of this folder or of `login`; $BELLWETHER_KEY for a server that --server or $BELLWETHER_SERVER names)',
     )
 }
 
@@ -42,7 +50,8 @@ export function openClient(flags: ServerFlags, folder = process.cwd()): Client {
 
 /** Whether flags, environment or a running `up` name a server. */
 export function knowsServer(flags: ServerFlags): boolean {
-  return (flags.server ?? environment()['BELLWETHER_SERVER'] ?? findLocalUp(process.cwd())) !== undefined
+  const named = flags.server ?? environment()['BELLWETHER_SERVER']
+  return (named ?? findLocalUp(process.cwd()) ?? readServers()[0]) !== undefined
 }
 
 export function addressOf(flags: ServerFlags, folder: string): Address {
@@ -51,27 +60,39 @@ export function addressOf(flags: ServerFlags, folder: string): Address {
   const found = findLocalUp(folder)
   if (named === undefined && isUnsafe(found)) throw found
   const here = isUnsafe(found) ? undefined : found
-  const url = named ?? here?.url
+  const stored = named !== undefined && flags.key !== undefined ? [] : readServers()
+  const url = named ?? here?.url ?? stored[0]?.url
   if (url === undefined) {
     throw new InvalidInput(`No server is running in ${resolve(folder)}`, {
       code: 'no_server',
-      hint: 'start one in this folder (bellwether up), or give --server URL and --key KEY',
+      hint: noServerHint(folder),
     })
   }
   checkedUrl(url)
-  const isHere = here !== undefined && bare(url) === bare(here.url)
-  const key = flags.key ?? (named === undefined ? undefined : env['BELLWETHER_KEY']) ?? (isHere ? here.key : undefined)
+  const isHere = here !== undefined && sameServer(url, here.url)
+  const key =
+    flags.key ??
+    (named === undefined ? undefined : env['BELLWETHER_KEY']) ??
+    (isHere ? here.key : undefined) ??
+    stored.find((one) => sameServer(one.url, url))?.key
   if (key === undefined) {
     throw new InvalidInput(`${url} needs an API key`, {
       code: 'no_key',
-      hint: 'give --key KEY, or set BELLWETHER_KEY; bellwether keys create makes a key',
+      hint: `store one with bellwether login ${url}, or give --key KEY, or set BELLWETHER_KEY; bellwether keys create makes a key`,
     })
   }
   const project = flags.project ?? (isHere ? here.project : undefined) ?? 'default'
   return { url, key: key.trim(), project, ...(isHere ? { awayHint: unavailableHint(here) } : {}) }
 }
 
-const bare = (url: string) => url.replace(/\/+$/, '').toLowerCase()
+/** A folder without a settings file or agents is probably not a project yet. */
+function noServerHint(folder: string): string {
+  const isProject = [settingsFile, agentsFolder].some((name) => existsSync(join(folder, name)))
+  const start = isProject
+    ? 'start one in this folder: bellwether up'
+    : 'this folder is not a project yet: create one with bellwether init, then start it with bellwether up'
+  return `${start} (or name another server: --server URL, bellwether login URL)`
+}
 
 function unavailableHint({ file, pid }: LocalUp): string {
   if (pid === undefined || isAlive(pid))
@@ -83,7 +104,7 @@ function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0)
   } catch (error) {
-    return error instanceof Error && 'code' in error && error.code === 'EPERM'
+    return hasCode(error, 'EPERM')
   }
 }
 
@@ -95,8 +116,7 @@ export async function withNearestAgent<T>(client: Client, agent: string, work: (
   try {
     return await work()
   } catch (error) {
-    if (!(error instanceof Error && 'code' in error && ['unknown_agent', 'not_found'].includes(String(error.code))))
-      throw error
+    if (!hasCode(error, 'unknown_agent', 'not_found')) throw error
     const { agents } = await client.ask('GET /projects/:project/agents', { query: { limit: namesMax } })
     const suggestion = nearest(
       agent,

@@ -3,14 +3,14 @@ import { readFile } from 'node:fs/promises'
 import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 
-export async function readInstruction(file: string, maxBytes: number): Promise<string> {
+export async function readInstruction(file: string, maxBytes: number, what = 'the instruction'): Promise<string> {
   try {
     const bytes = file === '-' ? await readStdin(maxBytes) : await readFile(file)
     if (bytes.length > maxBytes) throw new Error(`it is longer than ${maxBytes} bytes`)
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch (cause) {
-    const message = `Cannot read the instruction from ${file}: ${errorMessage(cause)}`
-    const hint = 'name a readable text file with --file FILE; - reads stdin'
+    const message = `Cannot read ${what} from ${file}: ${errorMessage(cause)}`
+    const hint = 'name a readable text file; - reads stdin'
     throw new InvalidInput(message, { code: 'no_instruction', hint, cause })
   }
 }

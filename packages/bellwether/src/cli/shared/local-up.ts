@@ -1,14 +1,16 @@
 /**
- * Finds the running `up` of a folder by its file up.json. The file decides where commands are sent, so a file counts only if this
- * account wrote it: other accounts and unpacked archives can put one above the working folder.
+ * Finds the running `up` of a folder by its file up.json in the folder's default data folder, which lies outside the project. The file
+ * decides where commands are sent, so it counts only if this account wrote it.
  */
 import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync, type Stats } from 'node:fs'
 import { homedir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
-import { errorMessage } from '@bellwether/base'
+import { errorMessage, hasCode } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { settingsFile } from '../../settings/load.js'
-import { adminKeyFile, dataFolder, upFile } from '../../runtime/paths.js'
+import { dataFolderOf, statsOf } from '../../runtime/data-folder.js'
+import { logFileOf } from '../../runtime/parts/log-file.js'
+import { adminKeyFile, upFile } from '../../runtime/paths.js'
 
 export interface LocalUp {
   readonly file: string
@@ -16,6 +18,8 @@ export interface LocalUp {
   readonly key: string | undefined
   readonly pid: number | undefined
   readonly project: string | undefined
+  /** Null: its logs go to its stderr. */
+  readonly logFile: string | null | undefined
 }
 
 export const isUnsafe = (found: LocalUp | InvalidInput | undefined): found is InvalidInput =>
@@ -26,29 +30,45 @@ export const isUnsafe = (found: LocalUp | InvalidInput | undefined): found is In
  * file that must not be used; a command that names its server does not need the file.
  */
 export function findLocalUp(from: string): LocalUp | InvalidInput | undefined {
+  for (const folder of projectFolders(from)) {
+    const file = join(dataFolderOf(folder), upFile)
+    if (statsOf(file) !== undefined) return readLocalUp(file)
+  }
+  return undefined
+}
+
+/** This folder and those above it, up to the top of the project or the home folder. */
+function* projectFolders(from: string): Generator<string> {
   const home = resolve(homedir())
   for (let folder = resolve(from); ; folder = dirname(folder)) {
-    const file = join(folder, dataFolder, upFile)
-    if (stats(file) !== undefined) return readLocalUp(folder, file)
-    const isTop = ['.git', settingsFile].some((name) => stats(join(folder, name)) !== undefined)
-    if (isTop || folder === home || folder === dirname(folder)) return undefined
+    yield folder
+    const isTop = ['.git', settingsFile].some((name) => statsOf(join(folder, name)) !== undefined)
+    if (isTop || folder === home || folder === dirname(folder)) return
   }
 }
 
-function readLocalUp(folder: string, file: string): LocalUp | InvalidInput {
-  const data = join(folder, dataFolder)
+/** The log file of the `up` of this folder, also of one that has ended. */
+export function findLogFile(from: string): string | undefined {
+  return [...projectFolders(from)]
+    .map((folder) => logFileOf(dataFolderOf(folder)))
+    .find((file) => statsOf(file) !== undefined)
+}
+
+function readLocalUp(file: string): LocalUp | InvalidInput {
+  const folder = dirname(file)
   try {
-    const problem = folderProblem(data)
+    const problem = folderProblem(folder)
     if (problem !== undefined) return unsafe(file, problem)
     const text = readOwn(file)
-    const { url, pid, project } = JSON.parse(text) as Readonly<Record<string, unknown>>
+    const { url, pid, project, dataDir, logFile } = JSON.parse(text) as Readonly<Record<string, unknown>>
     if (typeof url !== 'string') throw new Error('"url" is missing')
     return {
       file,
       url,
       pid: typeof pid === 'number' ? pid : undefined,
       project: typeof project === 'string' ? project : undefined,
-      key: readKey(join(data, adminKeyFile)),
+      logFile: typeof logFile === 'string' || logFile === null ? logFile : undefined,
+      key: readKey(join(typeof dataDir === 'string' ? dataDir : folder, adminKeyFile)),
     }
   } catch (error) {
     if (error instanceof InvalidInput) return error
@@ -97,23 +117,7 @@ function readKey(file: string): string | undefined {
   try {
     return readOwn(file).trim()
   } catch (error) {
-    if (error instanceof Error && 'code' in error && ['ENOENT', 'EACCES', 'EPERM'].includes(String(error.code)))
-      return undefined
-    throw error
-  }
-}
-
-function stats(path: string): Stats | undefined {
-  try {
-    return lstatSync(path)
-  } catch (error) {
-    // A folder that this account cannot read has nothing for it.
-    if (
-      error instanceof Error &&
-      'code' in error &&
-      ['ENOENT', 'ENOTDIR', 'EACCES', 'EPERM'].includes(String(error.code))
-    )
-      return undefined
+    if (hasCode(error, 'ENOENT', 'EACCES', 'EPERM')) return undefined
     throw error
   }
 }

@@ -15,6 +15,9 @@ export function wholeUpTo(max: number, min = 0): (text: string) => number {
 /** For an option that may be repeated. */
 export const collect = (value: string, earlier: readonly string[] = []): readonly string[] => [...earlier, value]
 
+/** For lists and streams, beside --json. */
+export const jsonLines = () => new Option('--jsonl', 'print one JSON object per line').conflicts('json')
+
 export function parentPipe(): Option {
   return new Option('--parent-pipe', 'stop when stdin ends, for a parent process that holds the other end')
 }

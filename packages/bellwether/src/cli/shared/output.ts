@@ -1,5 +1,4 @@
-/** Prints results, errors and the version. An expected error shows its message, code and hint; an unexpected one its stack. */
-import { readFileSync } from 'node:fs'
+/** Prints results and errors. An expected error shows its message, code and hint; an unexpected one its stack. */
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import { block, safeJson, plain } from '../../client/sanitize.js'
 
@@ -31,7 +30,23 @@ export function print(flags: { readonly json?: boolean }, facts: object, text: (
   else process.stdout.write(`${text().replace(/\n+$/, '')}\n`)
 }
 
-export function version(): string {
-  const file = new URL('../../../package.json', import.meta.url)
-  return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version
+/** A list: with --json the whole as one object, with --jsonl one object per item, else the sanitized text. */
+export function printList(flags: JsonFlags, whole: object, items: readonly object[], text: () => string): void {
+  if (flags.jsonl === true) items.forEach(printLine)
+  else print(flags, whole, text)
+}
+
+export interface JsonFlags {
+  readonly json?: boolean
+  readonly jsonl?: boolean
+}
+
+/** For output that has no end: it cannot be one object. */
+export function asStream({ json, jsonl }: JsonFlags): { readonly json: boolean } {
+  if (json === true)
+    throw new InvalidInput('--json prints one object, and this output has no end', {
+      code: 'contradicting_options',
+      hint: 'use --jsonl: one JSON object per line',
+    })
+  return { json: jsonl === true }
 }

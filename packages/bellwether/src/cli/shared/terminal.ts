@@ -77,6 +77,12 @@ export function instant(at: string | number | null | undefined): string {
   return text.slice(0, 19).replace('T', ' ')
 }
 
+/** An instant in UTC for a narrow table: the time if it is of today, else the day and the time. */
+export function shortInstant(at: string, nowMs: number): string {
+  const isToday = at.slice(0, 10) === new Date(nowMs).toISOString().slice(0, 10)
+  return isToday ? at.slice(11, 19) : at.slice(5, 16).replace('T', ' ')
+}
+
 /** Named values, one per line. */
 export function facts(lines: readonly (readonly [name: string, value: string])[]): string {
   const width = Math.max(0, ...lines.map(([name]) => widthOf(name)))
@@ -88,4 +94,14 @@ export function bytes(count: number): string {
   let [size, unit] = [count, 0]
   for (; size >= 1_000 && unit < units.length - 1; unit += 1) size /= 1_000
   return `${unit === 0 ? size : size.toFixed(1)} ${units[unit]}`
+}
+
+/** A length of time with at most two units. */
+export function duration(ms: number): string {
+  const seconds = ms / 1_000
+  if (seconds < 60) return `${seconds.toFixed(1)} s`
+  const minutes = Math.floor(seconds / 60)
+  if (minutes < 60) return `${minutes} min ${Math.floor(seconds % 60)} s`
+  const hours = Math.floor(minutes / 60)
+  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`
 }

@@ -1,5 +1,5 @@
 /** `bellwether demo`: runs the demo package, if it is installed. */
-import { defined, environment } from '@bellwether/base'
+import { defined, environment, hasCode } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import { Command, InvalidArgumentError } from 'commander'
 import { wholeUpTo } from '../shared/options.js'
@@ -41,13 +41,13 @@ export function demoCommand(finish: (code: number) => void): Command {
     .option('--data <dir>', 'folder for the project and its database', '.bellwether/demo')
     .option('--stay', 'keep the server running afterwards, until Ctrl-C')
     .option('--scripted', 'use scripted models even if the environment has a key')
-    .option('--model <provider/model>', 'the real model that writes (default: chosen by the keys in the environment)')
+    .option('--model <provider/model>', 'the real model to use (default: chosen by the keys in the environment)')
     .option('--chaos', 'inject faults until Ctrl-C, then report the result of every turn')
     .option('--minutes <n>', 'with --chaos: stop injecting faults after this many minutes', minutes)
     .option('--rounds <n>', 'with --chaos: stop after this many rounds of all faults', wholeUpTo(roundsMax))
     .option('--seed <n>', 'with --chaos: repeat the order of faults of this seed', wholeUpTo(seedMax))
     .option('--quick', 'with --chaos: freeze processes for less than a second instead of 30 to 90 s')
-    .option('--json', 'with --chaos: print one object on stdout and the narration on stderr')
+    .option('--json', 'with --chaos: print one JSON object, and the narration on stderr')
     .action(async (flags: Flags) => {
       const { chaos = false, minutes: length, rounds, seed, quick, json } = flags
       if (!chaos && [length, rounds, seed, quick, json].some((flag) => flag !== undefined)) {
@@ -82,7 +82,7 @@ async function loadDemo(): Promise<DemoPackage> {
   try {
     return (await import(name)) as DemoPackage
   } catch (error) {
-    if (!(error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND')) throw error
+    if (!hasCode(error, 'ERR_MODULE_NOT_FOUND')) throw error
     throw new Terminal(`Cannot run the demo: the package ${name} is not installed`, {
       code: 'demo_not_installed',
       cause: error,

@@ -2,8 +2,10 @@
 import { resolve } from 'node:path'
 import { environment } from '@bellwether/base'
 import { Command } from 'commander'
-import { examine, type Finding } from '../../runtime/doctor.js'
-import { dataFolder } from '../../runtime/paths.js'
+import { block } from '../../client/sanitize.js'
+import { examine } from '../../runtime/doctor/examine.js'
+import type { Finding } from '../../runtime/doctor/finding.js'
+import { dataFolderOf } from '../../runtime/data-folder.js'
 import { exitCodes, printLine } from '../shared/output.js'
 
 const marks = { good: 'ok  ', warning: 'warn', bad: 'BAD ' } as const
@@ -11,19 +13,24 @@ const marks = { good: 'ok  ', warning: 'warn', bad: 'BAD ' } as const
 export function doctorCommand(finish: (code: number) => void): Command {
   return new Command('doctor')
     .description('check the set-up of this folder and say what to fix')
-    .option('--data <dir>', 'the folder of the run-time files', dataFolder)
-    .option('--json', 'print one object')
-    .action(async (flags: { readonly data: string; readonly json?: boolean }) => {
+    .option('--data <dir>', 'the folder of the run-time files (default: that of `up`)')
+    .option('--json', 'print one JSON object')
+    .action(async (flags: { readonly data?: string; readonly json?: boolean }) => {
       const folder = process.cwd()
-      const findings = await examine({ folder, dataDir: resolve(flags.data), env: environment() })
+      const findings = await examine({
+        folder,
+        dataDir: flags.data === undefined ? dataFolderOf(folder) : resolve(flags.data),
+        env: environment(),
+      })
       const ok = findings.every((finding) => finding.state !== 'bad')
       if (flags.json === true) printLine({ ok, findings })
-      else process.stdout.write(`${findings.map(line).join('\n')}\n`)
+      else process.stdout.write(`${findings.map(findingText).join('\n')}\n`)
       finish(ok ? exitCodes.ok : exitCodes.failure)
     })
 }
 
-function line({ check, state, found, fix }: Finding): string {
+/** File names and errors in a finding may be of agents. */
+export function findingText({ check, state, found, fix }: Finding): string {
   const indent = `\n${' '.repeat(16)}`
-  return `${marks[state]}  ${check.padEnd(9)} ${found.replaceAll('\n', indent)}${fix === undefined ? '' : `${indent}→ ${fix}`}`
+  return `${marks[state]}  ${check.padEnd(9)} ${block(found).replaceAll('\n', indent)}${fix === undefined ? '' : `${indent}→ ${block(fix).replaceAll('\n', `${indent}→ `)}`}`
 }

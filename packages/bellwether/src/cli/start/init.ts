@@ -1,13 +1,23 @@
 /**
- * `bellwether init`: creates a project folder that works at once: settings, policies with their defaults, two agents (one needs no key,
- * one is a coding agent) and a .gitignore line. Existing files are kept and reported.
+ * `bellwether init`: creates a project folder that works at once: settings, policies with their defaults, a check that runs the tests of
+ * the project, an agent that needs no key and a coding agent that this machine has. In a git repository it ignores the tasks in state/, which are data of this
+ * machine; other run-time files lie outside the folder. Existing files are kept and reported.
  */
-import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { appendFileSync, existsSync, lstatSync, mkdirSync, readdirSync, realpathSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
-import { errorMessage } from '@bellwether/base'
+import { environment, type Environment, errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { Command } from 'commander'
+import { acceptanceFile, type AcceptancePolicy } from '../../board/policies/acceptance-policy.js'
 import { defaultPolicyFiles } from '../../board/policies/load.js'
+import { defaultRecovery, human } from '../../board/policies/recovery.js'
+import { codingAgents, installedAgents, isSignedIn, setKeys } from '../../runtime/coding-agents.js'
+import { trustCreated } from '../../runtime/control/trust.js'
+import { isInside } from '../../runtime/data-folder.js'
+import { ignoresStateIn, repositoryOf } from '../../runtime/doctor/surroundings.js'
+import { readRegularFile } from '../../settings/regular-file.js'
+import { presetNames, type PresetName } from '../../worker/executors/presets.js'
+import { testCommandOf } from '../../runtime/project-tests.js'
 import { exitCodes, printLine } from '../shared/output.js'
 
 const greeter = `---
@@ -19,16 +29,30 @@ budget:
 The text here comes before the instruction of every turn.
 `
 
-const coder = `---
+/** Arguments with which a coding agent changes files, because no person is there to confirm it. */
+const argsOf: Readonly<Record<PresetName, string>> = {
+  claude: 'args: [--permission-mode, acceptEdits] # it may change files; no person is there to confirm it\n',
+  codex: 'args: [--sandbox, workspace-write] # it may change files of this folder\n',
+  gemini: 'args: [--approval-mode, auto_edit] # it may change files; no person is there to confirm it\n',
+  aider: '',
+  opencode: '',
+}
+
+/** The keys that are set; of a program that has none, the usual one. */
+function coder(preset: PresetName, env: Environment): string {
+  const keys = setKeys(preset, env)
+  const passed = keys.length > 0 ? keys : codingAgents[preset].keys.slice(0, 1)
+  return `---
 description: A coding agent on this folder.
-preset: claude
-env: [ANTHROPIC_API_KEY]
+preset: ${preset} # one of ${presetNames.join(', ')}
+${argsOf[preset]}env: [${passed.join(', ')}] # variables that it gets from the terminal of up
 budget:
   max_wall_seconds: 1200
 ---
 You are a careful programmer. Make the smallest change that does the task, run the tests, and report what you changed and
 what you did not check.
 `
+}
 
 const settings = `# Every key is optional. docs/reference/settings.md lists all keys with their defaults.
 # An environment variable overrides a key: BELLWETHER__SERVER__PORT=8080
@@ -44,41 +68,83 @@ const settings = `# Every key is optional. docs/reference/settings.md lists all 
 # max_concurrent_spawns = 4
 
 [database]
-# url = "postgres://user:password@host/name"    # default: an embedded PostgreSQL in .bellwether/
+# url = "postgres://user:password@host/name"    # default: an embedded PostgreSQL
 `
 
-/** Who retries a failed task, in order. `init` creates the agent. */
-const recoveryChain = ['coder', 'human']
+/** Not loaded under this name: a person decides what runs by the clock. */
+const schedule = `# Rename this file to nightly.toml to use it. docs/how-to/run-on-a-schedule.md lists all keys.
+cron = "30 2 * * *"            # minute, hour, day of month, month, day of week
+time_zone = "Europe/Berlin"
+agent = "coder"
+instruction = "Update the dependencies, run the tests, and report what changed."
+missed = "latest"              # after a downtime: skip, latest or all
+overlap = "skip"               # while the last turn runs: skip, queue or replace
+`
 
-const files: readonly (readonly [path: string, text: string])[] = [
+const gitignore = '.gitignore'
+const coderFile = 'agents/coder.md'
+/** A failed task: the same agent tries again with what failed, at once if only its result was not accepted, then a person decides. */
+const recovery = {
+  recoveryChain: [human],
+  sameAgentFirst: true,
+  reasonPolicies: { ...defaultRecovery.reasonPolicies, incomplete_output: { cooldownSec: 0 } },
+}
+
+// Longer than the default of commands: a test suite may take minutes.
+const testSeconds = 900
+
+const testsOf = (command: string | undefined): AcceptancePolicy['checks'] =>
+  command === undefined ? {} : { tests: { command, timeoutSec: testSeconds, description: command } }
+
+const filesFor = (
+  preset: PresetName,
+  env: Environment,
+  tests: string | undefined,
+): readonly (readonly [path: string, text: string])[] => [
   ['bellwether.toml', settings],
-  ...defaultPolicyFiles(recoveryChain),
+  ...defaultPolicyFiles(recovery, testsOf(tests)),
   ['agents/greeter.md', greeter],
-  ['agents/coder.md', coder],
+  [coderFile, coder(preset, env)],
+  ['schedules/nightly.toml.example', schedule],
 ]
-const ignoredPath = '.bellwether/'
 
 export function initCommand(finish: (code: number) => void): Command {
   return new Command('init')
     .description('create a project folder: settings and two example agents')
     .argument('[folder]', 'the folder', '.')
-    .option('--json', 'print one object')
+    .option('--json', 'print one JSON object')
     .action((folder: string, flags: { readonly json?: boolean }) => {
-      const { root, created, kept } = initFolder(folder)
-      if (flags.json === true) printLine({ root, created, kept })
-      else printCreated(root, created, kept)
+      const done = initFolder(folder, environment())
+      if (flags.json === true) printLine(done)
+      else printCreated(done)
       finish(exitCodes.ok)
     })
 }
 
-/** Creates the missing files. */
-export function initFolder(folder: string): { root: string; created: string[]; kept: string[] } {
+export interface Initialized {
+  readonly root: string
+  readonly created: readonly string[]
+  readonly kept: readonly string[]
+  /** The coding agents on the PATH. */
+  readonly found: readonly string[]
+  /** The command of the check "tests"; null: no file of the project says how it is tested. */
+  readonly tests: string | null
+  /** What the coding agent of agents/coder.md still needs; null: nothing. */
+  readonly missing: string | null
+}
+
+/** Creates the missing files. `env` decides which coding agent agents/coder.md starts. */
+export function initFolder(folder: string, env: Environment = {}): Initialized {
   const root = resolve(folder)
   const created: string[] = []
   const kept: string[] = []
+  const found = installedAgents(env, root)
+  const preset = found[0] ?? 'claude'
+  const tests = testCommandOf(root)
   try {
-    for (const [path, text] of files) {
+    for (const [path, text] of filesFor(preset, env, tests)) {
       const file = join(root, path)
+      mustStayIn(root, dirname(file))
       mkdirSync(dirname(file), { recursive: true })
       if (existsSync(file)) {
         kept.push(path)
@@ -87,7 +153,9 @@ export function initFolder(folder: string): { root: string; created: string[]; k
       writeFileSync(file, text, { flag: 'wx' })
       created.push(path)
     }
-    ignore(join(root, '.gitignore'), created, kept)
+    mustStayIn(root, join(root, gitignore))
+    const ignored = ignoreState(root)
+    if (ignored !== undefined) (ignored === 'added' ? created : kept).push(gitignore)
   } catch (error) {
     throw new InvalidInput(`Cannot create a project in ${root}: ${errorMessage(error)}`, {
       code: 'cannot_write',
@@ -95,28 +163,69 @@ export function initFolder(folder: string): { root: string; created: string[]; k
       hint: 'choose a folder that you may write to: bellwether init FOLDER',
     })
   }
-  return { root, created, kept }
-}
-
-function ignore(file: string, created: string[], kept: string[]): void {
-  const text = existsSync(file) ? readFileSync(file, 'utf8') : ''
-  if (text.split('\n').some((line) => /^\/?\.bellwether\/?$/.test(line.trim()))) {
-    kept.push('.gitignore')
-    return
+  // Its author is the person who runs this command.
+  trustOwn(root, created)
+  return {
+    root,
+    created,
+    kept,
+    found,
+    tests: created.includes(acceptanceFile.path) ? (tests ?? null) : null,
+    missing: created.includes(coderFile) ? missingFor(preset, found, env) : null,
   }
-  appendFileSync(file, `${text === '' || text.endsWith('\n') ? '' : '\n'}${ignoredPath}\n`)
-  created.push('.gitignore')
 }
 
-function printCreated(root: string, created: readonly string[], kept: readonly string[]): void {
+/** A repository may bring links along: nothing is written where they lead out of the folder. */
+function mustStayIn(root: string, path: string): void {
+  if (lstatSync(path, { throwIfNoEntry: false }) === undefined) return
+  const to = realpathSync(path)
+  if (!isInside(realpathSync(root), to)) throw new Error(`${path} is a link to ${to}, outside the folder`)
+}
+
+function missingFor(preset: PresetName, found: readonly string[], env: Environment): string | null {
+  const { install, signIn, keys } = codingAgents[preset]
+  if (found.length === 0) return `no coding agent is installed; agents/coder.md expects claude: ${install}`
+  if (isSignedIn(preset, env)) return null
+  return `${preset} has no key and has not signed in. To sign in: ${signIn}${signIn.startsWith('export') ? '' : `; or export ${keys[0]}=…`}`
+}
+
+/**
+ * In a git repository: makes git ignore the tasks. Undefined: not a repository, or state/ has files that are not Bellwether's, which
+ * git must keep seeing.
+ */
+function ignoreState(root: string): 'added' | 'kept' | undefined {
+  if (repositoryOf(root) === undefined) return undefined
+  const state = join(root, 'state')
+  if (existsSync(state) && !existsSync(join(state, 'tasks.jsonl')) && readdirSync(state).length > 0) return undefined
+  const path = join(root, gitignore)
+  const text = existsSync(path) ? readRegularFile(path) : ''
+  if (ignoresStateIn(text)) return 'kept'
+  const gap = text === '' || text.endsWith('\n') ? '' : '\n'
+  appendFileSync(path, `${gap}# The tasks of Bellwether. Remove the line to keep them in git.\n/state/\n`)
+  return 'added'
+}
+
+/** Without a state folder nothing is recorded, and `up` asks. */
+function trustOwn(root: string, created: readonly string[]): void {
+  try {
+    trustCreated(root, created)
+  } catch (error) {
+    if (!(error instanceof InvalidInput)) throw error
+    process.stderr.write(`warning: ${error.message}\n`)
+  }
+}
+
+function printCreated({ root, created, kept, found, tests, missing }: Initialized): void {
   const lines = [
-    ...created.map((path) => `created  ${path}`),
+    ...created.map((path) => (path === gitignore ? `changed  ${path} (git ignores /state/)` : `created  ${path}`)),
     ...kept.map((path) => `kept     ${path} (already exists)`),
     '',
-    `Next, in ${root}:`,
-    '  bellwether up                                 run everything on this machine',
-    '  bellwether turn run greeter "Good morning"    run a turn and print its deliverable',
-    '  bellwether doctor                             check this folder',
+    ...(found.length === 0 ? [] : [`Coding agents on this machine: ${found.join(', ')}`]),
+    ...(tests === null ? [] : [`Tests of this project: ${tests} (a task with --check tests must pass them)`]),
+    ...(missing === null ? [] : [`Note: ${missing}`]),
+    'While `up` runs, run a turn:  bellwether turn run greeter "Good morning"',
+    'Check this folder:            bellwether doctor',
+    `Next:                         ${root === process.cwd() ? '' : `cd ${root} && `}bellwether up`,
     '',
   ]
   process.stdout.write(lines.join('\n'))

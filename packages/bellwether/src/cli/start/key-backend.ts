@@ -1,6 +1,6 @@
 /** The two backends of `bellwether keys`: the database, or a server. Both write the same audit log. */
 import { userInfo } from 'node:os'
-import { systemClock, systemRandom } from '@bellwether/base'
+import { defined, systemClock, systemRandom } from '@bellwether/base'
 import type { ResponseOf, KeyLine } from '@bellwether/protocol/http'
 import type { Client } from '../../client/client.js'
 import { writeAudit } from '../../kernel/access/audit-log.js'
@@ -27,7 +27,8 @@ export interface KeyBackend {
 export function throughServer(client: Client): KeyBackend {
   const created = ({ key_id: keyId, key }: ResponseOf<'POST /keys'>): CreatedKey => ({ keyId, key })
   return {
-    create: async (key) => created(await client.ask('POST /keys', { body: key })),
+    create: async ({ targets, ...key }) =>
+      created(await client.ask('POST /keys', { body: { ...key, ...defined({ targets: targets && [...targets] }) } })),
     list: async () => (await client.ask('GET /keys')).keys,
     rotate: async (key, graceSeconds) =>
       created(await client.ask('POST /keys/:key/rotate', { params: { key }, body: { grace_seconds: graceSeconds } })),

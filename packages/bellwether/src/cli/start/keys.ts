@@ -8,41 +8,46 @@ import { Command } from 'commander'
 import { plain } from '../../client/sanitize.js'
 import { loadSettings } from '../../settings/load.js'
 import { knowsServer, openClient, serverOptions, type ServerFlags } from '../shared/client.js'
-import { print } from '../shared/output.js'
+import { print, printList } from '../shared/output.js'
 import type { KeyLine } from '@bellwether/protocol/http'
 import { inDatabase, throughServer, type KeyBackend } from './key-backend.js'
-import { wholeUpTo } from '../shared/options.js'
+import { collect, jsonLines, wholeUpTo } from '../shared/options.js'
 import { instant, table } from '../shared/terminal.js'
 
 const graceMax = 999_999 // 11 days
 
-interface Flags extends Pick<ServerFlags, 'server' | 'key' | 'json'> {
+interface Flags extends Pick<ServerFlags, 'server' | 'key' | 'json' | 'jsonl'> {
   readonly role?: string
   readonly name?: string
   readonly view?: string
   readonly project?: string
+  readonly target?: readonly string[]
   readonly grace?: number
 }
 
 export function keysCommand(): Command {
   const keys = new Command('keys').description('create, list, rotate and revoke API keys').helpCommand(false)
   const verb = (name: string, description: string) =>
-    serverOptions(keys.command(name)).description(description).option('--json', 'print one object on stdout')
+    serverOptions(keys.command(name)).description(description).option('--json', 'print one JSON object')
   verb('create', 'create a key and print it, once')
     .option('--role <role>', keyRoles.join(', '))
     .option('--name <text>', 'a name for people')
     .option('--view <name>', 'restrict the key to one view; a sensor needs it')
     .option('--project <name>', 'restrict the key to one project')
+    .option('--target <name>', 'restrict a worker to one worker target; repeatable', collect)
     .action(async (flags: Flags) => {
       const role = roleOf(flags.role)
-      const { name, view, project } = flags
-      const made = await open(flags, (backend) => backend.create({ role, ...defined({ name, view, project }) }))
+      const { name, view, project, target: targets } = flags
+      const key = { role, ...defined({ name, view, project, targets }) }
+      const made = await open(flags, (backend) => backend.create(key))
       print(flags, { key_id: made.keyId, role, key: made.key }, () => made.key)
     })
-  verb('list', 'list all keys, without their secrets').action(async (flags: Flags) => {
-    const rows = await open(flags, (backend) => backend.list())
-    print(flags, { keys: rows }, () => (rows.length === 0 ? 'No keys' : keyTable(rows)))
-  })
+  verb('list', 'list all keys, without their secrets')
+    .addOption(jsonLines())
+    .action(async (flags: Flags) => {
+      const rows = await open(flags, (backend) => backend.list())
+      printList(flags, { keys: rows }, rows, () => (rows.length === 0 ? 'No keys' : keyTable(rows)))
+    })
   verb('rotate <id>', 'give a key a new secret and print it, once')
     .option('--grace <seconds>', 'how long the old secret stays valid (default: 0)', wholeUpTo(graceMax))
     .action(async (id: string, flags: Flags) => {
@@ -79,7 +84,13 @@ function roleOf(role: string | undefined): KeyRole {
 
 function keyTable(rows: readonly KeyLine[]): string {
   const limits = (row: KeyLine) =>
-    [row.view_name && `view ${row.view_name}`, row.project_id && `project ${row.project_id}`].filter(Boolean).join(', ')
+    [
+      row.view_name && `view ${row.view_name}`,
+      row.project_id && `project ${row.project_id}`,
+      row.targets && `targets ${row.targets.join(' ')}`,
+    ]
+      .filter(Boolean)
+      .join(', ')
   const cells = rows.map((row) => [
     row.key_id,
     row.role,

@@ -1,20 +1,26 @@
 /** `bellwether up`: runs everything on this machine until shutdown. */
-import { accessSync, chmodSync, constants, mkdirSync, statSync } from 'node:fs'
-import { resolve } from 'node:path'
-import { defined, errorMessage } from '@bellwether/base'
-import { InvalidInput } from '@bellwether/protocol'
+import { existsSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { defined, environment, systemClock } from '@bellwether/base'
 import { Command } from 'commander'
+import { openDataFolder } from '../../runtime/data-folder.js'
 import { allowYoungGenerationGrowth, limitYoungGeneration } from '../../runtime/heap-tuning.js'
-import { dataFolder } from '../../runtime/paths.js'
+import { agentsFolder } from '../../runtime/paths.js'
+import { settingsFile } from '../../settings/load.js'
+import { isAccepted, requireTrust } from './trust.js'
 import { parentPipe, portMax, wholeUpTo } from '../shared/options.js'
+import { version } from '../../settings/version.js'
 import { printLine } from '../shared/output.js'
 
 interface Flags {
   readonly host?: string
   readonly port?: number
-  readonly data: string
+  readonly data?: string
+  readonly agents?: string
   readonly project: string
   readonly sessionTimeout?: number
+  readonly trust?: boolean
+  readonly verbose?: boolean
   readonly json?: boolean
   readonly parentPipe?: boolean
 }
@@ -24,63 +30,103 @@ export function upCommand(finish: (code: number) => void): Command {
     .description('run everything here: database, PMO, workers, board, workspace view, HTTP and dashboard')
     .option('--host <address>', 'the address to listen on (default: server.host)')
     .option('--port <n>', 'the port; 0 picks a free one (default: server.port)', wholeUpTo(portMax))
-    .option('--data <dir>', 'the folder of the database, keys and run-time files', dataFolder)
+    .option(
+      '--data <dir>',
+      'the folder of the database, keys and run-time files (default: one per project in $XDG_STATE_HOME/bellwether)',
+    )
+    .option('--agents <file>', 'a module with the code of agents with executor: function (default: worker.agents)')
     .option('--project <name>', 'the project of the agents in folder agents/', 'default')
     .option(
       '--session-timeout <s>',
       'the session timeout that the sensor requests, in seconds (default: sensor.session_timeout_seconds)',
       wholeUpTo(604_800, 1),
     )
-    .option('--json', 'print one line on stdout when everything is ready')
+    .option('--trust', 'trust what the files of this folder run, listen on and connect to, without asking')
+    .option('-v, --verbose', 'on a terminal: show the log, which otherwise goes to a file in the data folder')
+    .option('--json', 'print one JSON object when ready')
     .addOption(parentPipe())
     .action(async (flags: Flags) => {
       // Before the parts are loaded, which allocates most of the heap of a start.
       limitYoungGeneration()
+      const folder = process.cwd()
+      await offerInit(folder, flags)
+      const project = await requireTrust(folder, flags.trust ?? false, flags)
+      const dataDir = openDataFolder(folder, flags.data)
+      const screen = await openScreenFor(flags, folder, dataDir)
       const { runUpProcess } = await import('../../runtime/up.js')
-      const print = flags.json === true ? printLine : printReady
-      finish(
-        await runUpProcess({
-          folder: process.cwd(),
-          dataDir: writableFolder(resolve(flags.data)),
-          projectId: flags.project,
-          program: [...process.execArgv, process.argv[1] ?? ''],
-          onReady(facts) {
-            allowYoungGenerationGrowth()
-            print(facts)
-          },
-          host: flags.host,
-          port: flags.port,
-          sessionTimeoutSeconds: flags.sessionTimeout,
-          ...defined({ parentPipe: flags.parentPipe }),
-        }),
-      )
+      const print = flags.json === true ? printLine : screen === undefined ? printReady : screen.ready
+      try {
+        finish(
+          await runUpProcess({
+            folder,
+            project,
+            dataDir,
+            projectId: flags.project,
+            program: [...process.execArgv, process.argv[1] ?? ''],
+            onReady(facts) {
+              allowYoungGenerationGrowth()
+              print(facts)
+            },
+            host: flags.host,
+            port: flags.port,
+            sessionTimeoutSeconds: flags.sessionTimeout,
+            terminal: screen,
+            ...defined({ parentPipe: flags.parentPipe }),
+          }),
+        )
+      } finally {
+        await screen?.close()
+      }
     })
 }
 
-/** Creates the folder if it is missing, and checks it before anything starts. No other account may write to it: it has the keys. */
-function writableFolder(path: string): string {
-  try {
-    // Run by root, the database has an account of its own that must reach its folder.
-    mkdirSync(path, { recursive: true, mode: process.geteuid?.() === 0 ? 0o711 : 0o700 })
-    const { uid, mode } = statSync(path)
-    if (uid === process.geteuid?.() && (mode & 0o022) !== 0) chmodSync(path, mode & 0o7755)
-    accessSync(path, constants.W_OK | constants.X_OK)
-    return path
-  } catch (error) {
-    throw new InvalidInput(`Cannot write to ${path}: ${errorMessage(error)}`, {
-      code: 'cannot_write',
-      cause: error,
-      hint: 'give --data DIR, a folder on a local disk that this account may write',
-    })
+/** A folder without settings and agents has nothing to run: on a terminal, `up` asks whether to create them. */
+async function offerInit(folder: string, { json }: Flags): Promise<void> {
+  if ([settingsFile, agentsFolder].some((name) => existsSync(join(folder, name)))) return
+  const text = `${folder} has no bellwether.toml and no agents`
+  if (json === true || !process.stdin.isTTY || !process.stderr.isTTY) {
+    if (json !== true) process.stderr.write(`${text}. To create them: bellwether init\n`)
+    return
+  }
+  process.stderr.write(`${text}.\n`)
+  if (!(await isAccepted('Create settings and example agents here (bellwether init)?'))) return
+  const { initFolder } = await import('./init.js')
+  initFolder(folder, environment())
+}
+
+/** Undefined unless a person watches: a redirected stderr gets the log, as before. */
+async function openScreenFor({ json, verbose = false }: Flags, folder: string, dataDir: string) {
+  if (json === true || !process.stdout.isTTY || !process.stderr.isTTY) return undefined
+  const [{ openUpScreen }, { openLogFile }] = await Promise.all([
+    import('./up-terminal.js'),
+    import('../../runtime/parts/log-file.js'),
+  ])
+  const logFile = openLogFile(dataDir)
+  const screen = openUpScreen({ folder, version: version(), logFile, clock: systemClock, verbose })
+  if (!verbose) return { ...screen, close: async () => undefined }
+  const [{ followLines }, { readableLine }] = await Promise.all([
+    import('../shared/log-lines.js'),
+    import('../../runtime/log-line.js'),
+  ])
+  const over = new AbortController()
+  const show = (line: string) => void process.stderr.write(`${readableLine(line)}\n`)
+  const ports = { clock: systemClock, signal: over.signal }
+  const following = followLines(logFile.path, statSync(logFile.path).size, show, ports)
+  return {
+    ...screen,
+    async close() {
+      over.abort()
+      await following
+    },
   }
 }
 
 function printReady(facts: Readonly<Record<string, unknown>>): void {
-  const { url, adminKey, loginUrl, dataDir } = facts as Readonly<Record<string, string | undefined>>
+  const { url, adminKey, adminKeyFile, loginUrl, dataDir } = facts as Readonly<Record<string, string | undefined>>
   const lines = [
     `Bellwether is running on ${url}`,
     ...(loginUrl === undefined ? [] : [`Dashboard (the link works once, for a few minutes): ${loginUrl}`]),
-    ...(adminKey === undefined ? [] : [`Administrator's key: ${adminKey}`]),
+    ...(adminKey === undefined ? [] : [`Administrator's key (shown only now; also in ${adminKeyFile}): ${adminKey}`]),
     `Run-time files: ${dataDir}`,
     'Press Ctrl-C to drain and stop everything.',
   ]

@@ -5,7 +5,7 @@ import { Command } from 'commander'
 import { uuidv7 } from '../../ports/ids.js'
 import { openClient, serverOptions, type ServerFlags } from '../shared/client.js'
 import { untilInterrupted } from '../shared/interrupt.js'
-import { version } from '../shared/output.js'
+import { version } from '../../settings/version.js'
 
 interface Flags extends ServerFlags {
   readonly folder: string

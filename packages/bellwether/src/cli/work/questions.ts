@@ -5,7 +5,8 @@ import type { Question } from '@bellwether/protocol/http'
 import { Command } from 'commander'
 import { answerQuestion, argumentsOf, questionsMax } from '../../client/questions.js'
 import { openClient, toServer, type ServerFlags } from '../shared/client.js'
-import { print, printLine } from '../shared/output.js'
+import { print, printList } from '../shared/output.js'
+import { jsonLines } from '../shared/options.js'
 import { block, plain } from '../../client/sanitize.js'
 import { facts, instant } from '../shared/terminal.js'
 
@@ -14,12 +15,14 @@ export function questionsCommand(): Command {
     .description('list and answer the questions of agents to people')
     .helpCommand(false)
   toServer(questions.command('list', { isDefault: true }))
-    .description('open questions, oldest first (the default)')
+    .description('list open questions, oldest first (the default)')
+    .addOption(jsonLines())
     .action(async (flags: ServerFlags) => {
       const query = { limit: questionsMax }
       const { questions: open } = await openClient(flags).ask('GET /projects/:project/questions', { query })
-      if (flags.json === true) open.forEach(printLine)
-      else process.stdout.write(`${open.length === 0 ? 'No open questions' : open.map(questionText).join('\n\n')}\n`)
+      printList(flags, { questions: open }, open, () =>
+        open.length === 0 ? 'No open questions' : open.map(questionText).join('\n\n'),
+      )
     })
   toServer(questions.command('answer <question> <answer>'))
     .description('answer with text, one of the choices, or a JSON object with the requested fields')
@@ -30,7 +33,7 @@ export function questionsCommand(): Command {
     })
   toServer(questions.command('decline <question>'))
     .description('decline to answer; the next person is asked')
-    .option('--reason <text>', 'the reason')
+    .option('-r, --reason <text>', 'the reason')
     .action(async (id: string, flags: ServerFlags & { readonly reason?: string }) => {
       const report = await answerQuestion(openClient(flags), id, { declined: flags.reason ?? 'declined' })
       print(flags, report, () => (report.status === 'reported' ? 'Declined' : 'This question is no longer open'))

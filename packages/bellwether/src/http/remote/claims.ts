@@ -1,12 +1,14 @@
 /**
- * Claims turns for workers over HTTP, with everything that a worker needs to run them, or none after a wait. A turn is claimed only for
- * a client that is still connected, and a resuming turn is marked before it is sent. If a turn is lost on its way to the client, the
- * watchdog finds it silent and another worker takes it over (W2.1, W2.3). A ring wakes one waiting request; a request that finds work
+ * Claims turns for workers over HTTP, with everything that a worker needs to run them and a lease token of its own per turn, or none after a wait. A
+ * turn is claimed only for a client that is still connected, and a resuming turn is marked before it is sent. If a turn is lost on its way to the
+ * client, the watchdog finds it silent and another worker takes it over (W2.1, W2.3). A ring wakes one waiting request; a request that finds work
  * wakes the next.
  */
-import { defined, linkAbort, type Clock, type Log } from '@bellwether/base'
+import { defined, linkAbort, type Clock, type Log, type Random } from '@bellwether/base'
 import { Retryable, subjects } from '@bellwether/protocol'
+import { newLeaseToken, putLeaseTokens, type Holder } from '../../kernel/access/lease-tokens.js'
 import type { ClaimedTurn, Claimant } from '../../kernel/verbs/turn/claim.js'
+import { resume } from '../../kernel/verbs/turn/resume.js'
 import type { Kernel } from '../../kernel/kernel.js'
 import { readBudgetLeft } from '../../kernel/reads/budgets.js'
 import { readWork, type Work } from '../../kernel/reads/work.js'
@@ -15,13 +17,15 @@ import { signIn } from '../../kernel/verbs/roster.js'
 import type { ToolResult } from '@bellwether/protocol/http'
 import type { Bell, Listening } from '../../ports/bell/bell.js'
 import { overBudget } from '../../worker/budget-watch.js'
-import { isDeliverable, terminated } from '../../worker/run-turn.js'
+import { isDeliverable, terminated, hasResults } from '../../worker/run-turn.js'
 import { incomplete } from '../../worker/submit-result.js'
 import { actionStep, isUiAction } from '../../worker/ui-action.js'
 import { remotePrefix, type RemoteWatch } from './watch.js'
 
 export interface RemoteTurn {
   readonly turn: ClaimedTurn
+  /** The secret that the worker shows with every request for the turn. */
+  readonly leaseToken: string
   readonly work: Work
   readonly results: readonly ToolResult[]
   /** What the turn may spend; null without a budget. */
@@ -30,11 +34,17 @@ export interface RemoteTurn {
 
 export interface ClaimRequest {
   readonly target: string
+  /** Only turns of this project. */
+  readonly project?: string | undefined
+  /** The id of the worker's key. */
+  readonly keyId: string
   /** The worker's own name. */
   readonly worker: string
   readonly max: number
   readonly waitMs: number
   readonly signal: AbortSignal
+  /** Whether the worker's key is still valid; asked before each claim. */
+  readonly isLive: () => boolean
 }
 
 export interface Claims {
@@ -49,6 +59,7 @@ export interface ClaimOptions {
   readonly bell: Bell
   readonly clock: Clock
   readonly log: Log
+  readonly random: Pick<Random, 'bytes'>
   readonly watch: Pick<RemoteWatch, 'add'>
   readonly settings: {
     readonly pollSeconds: number
@@ -70,9 +81,15 @@ const busyMaxMs = 500
 const responseBytesMax = 33_554_432
 const boxBytesMax = 4_194_304
 
+interface Waiter {
+  readonly wake: () => void
+  /** Undefined: it takes turns of every project. */
+  readonly project: string | undefined
+}
+
 /** The waiting requests of one worker target. */
 interface Listener {
-  readonly waiting: Set<() => void>
+  readonly waiting: Set<Waiter>
   /** The number of rings so far: a ring between a claim and the following wait must not be lost. */
   rings: number
   readonly listening: Promise<Listening>
@@ -83,9 +100,16 @@ export function openClaims(options: ClaimOptions): Claims {
   const listeners = new Map<string, Listener>()
   let waiters = 0
 
-  function wakeOne(listener: Listener): void {
-    const first = listener.waiting.values().next().value
-    first?.()
+  /** Wakes the first request that takes turns of every project, and the first one of the project; without a project, of each project. */
+  function wakeNext(listener: Listener, project?: string): void {
+    const woken = new Set<string | undefined>()
+    for (const waiter of listener.waiting) {
+      const isConcerned = waiter.project === undefined || project === undefined || waiter.project === project
+      if (!isConcerned || woken.has(waiter.project)) continue
+      woken.add(waiter.project)
+      waiter.wake()
+      if (project !== undefined && woken.size === 2) return
+    }
   }
 
   async function listenerOf(target: string): Promise<Listener> {
@@ -96,7 +120,7 @@ export function openClaims(options: ClaimOptions): Claims {
       return known
     }
     await makeRoom()
-    const waiting = new Set<() => void>()
+    const waiting = new Set<Waiter>()
     const listener: Listener = {
       waiting,
       rings: 0,
@@ -104,8 +128,8 @@ export function openClaims(options: ClaimOptions): Claims {
       listening: Promise.resolve().then(() =>
         bell.listen(subjects.anyWakeup(target), (ring) => {
           listener.rings += 1
-          if (ring === undefined) for (const wake of waiting) wake()
-          else wakeOne(listener)
+          if (ring === undefined) for (const { wake } of waiting) wake()
+          else wakeNext(listener, ring.subject.split('.')[2])
         }),
       ),
     }
@@ -135,13 +159,13 @@ export function openClaims(options: ClaimOptions): Claims {
   }
 
   /** Resolves when the request is woken, when the time is over, or when the signal aborts. */
-  async function wait(listener: Listener, ms: number, signal: AbortSignal): Promise<void> {
+  async function wait(listener: Listener, project: string | undefined, ms: number, signal: AbortSignal): Promise<void> {
     const link = linkAbort(signal)
-    const wake = () => link.abort()
-    listener.waiting.add(wake)
+    const waiter = { wake: () => link.abort(), project }
+    listener.waiting.add(waiter)
     await clock.sleep(ms, link.signal)
     link.release()
-    listener.waiting.delete(wake)
+    listener.waiting.delete(waiter)
   }
 
   async function claimOnce(claimant: Claimant): Promise<{ turns: readonly ClaimedTurn[]; again: boolean }> {
@@ -153,9 +177,9 @@ export function openClaims(options: ClaimOptions): Claims {
   }
 
   /** The turn with its cards; undefined if another worker has it, or if it ended here. */
-  async function prepare(turn: ClaimedTurn, workerId: string, bytesMax: number): Promise<RemoteTurn | undefined> {
+  async function prepare(turn: ClaimedTurn, holder: Holder, bytesMax: number): Promise<RemoteTurn | undefined> {
     // A takeover continues where the dead worker stopped: the last results are those with which that worker resumed (W2.3b).
-    const results = turn.kind === 'resume' || turn.takenOver ? await kernel.readResults(turn.agentTurnId) : []
+    const results = hasResults(turn) ? await kernel.readResults(turn.agentTurnId) : []
     if (isUiAction(turn) && results.length === 0) {
       // The server carries out the action itself, so that HTTP workers need no code for actions.
       await kernel.suspend({ ...fenceOf(turn), ...actionStep(turn) }, settings.suspendTimeoutSeconds)
@@ -173,8 +197,8 @@ export function openClaims(options: ClaimOptions): Claims {
       options.onHandled()
       return undefined
     }
-    if (turn.kind === 'resume' && (await kernel.resume(turn, workerId, results[0]?.step_id)) === 'stale')
-      return undefined
+    const leaseToken = newLeaseToken(options.random)
+    if (!(await hold(turn, leaseToken, holder, results[0]?.step_id))) return undefined
     const left = turn.payload['budget_id'] === undefined ? null : await readBudgetLeft(kernel.db, turn.agentTurnId)
     if (left !== null && left.exceededKeys.length > 0) {
       // A worker would have to end it at once.
@@ -184,18 +208,28 @@ export function openClaims(options: ClaimOptions): Claims {
       return undefined
     }
     const work = await readWork(kernel.db, turn, bytesMax)
-    return work === 'stale' ? undefined : { turn, work, results, left }
+    return work === 'stale' ? undefined : { turn, leaseToken, work, results, left }
+  }
+
+  /** Stores the token, and marks a turn that resumes, in one transaction: a resume keeps the epoch, and the earlier token must end with it. */
+  async function hold(turn: ClaimedTurn, leaseToken: string, holder: Holder, stepId?: string): Promise<boolean> {
+    const leases = [{ fence: turn, leaseToken }]
+    if (turn.kind !== 'resume') return (await putLeaseTokens(kernel.db, leases, holder)).size > 0
+    return kernel.db.transaction(async (tx) => {
+      if ((await resume(tx, turn, holder.workerId, stepId)) === 'stale') return false
+      return (await putLeaseTokens(tx, leases, holder, true)).size > 0
+    })
   }
 
   /** The turns are claimed and must reach the worker, even if its row cannot be updated. */
   const notRecorded = (error: unknown) => log.warn({ err: error }, 'cannot record the free slots of a worker')
 
-  async function prepareAll(turns: readonly ClaimedTurn[], workerId: string): Promise<RemoteTurn[]> {
+  async function prepareAll(turns: readonly ClaimedTurn[], holder: Holder): Promise<RemoteTurn[]> {
     const out: RemoteTurn[] = []
     const bytesMax = Math.min(boxBytesMax, Math.floor(responseBytesMax / (2 * turns.length)))
     for (const turn of turns) {
       try {
-        const prepared = await prepare(turn, workerId, bytesMax)
+        const prepared = await prepare(turn, holder, bytesMax)
         if (prepared !== undefined) out.push(prepared)
       } catch (error) {
         // The turn stays claimed and silent, so the watchdog reclaims it. The other turns are still sent.
@@ -206,7 +240,7 @@ export function openClaims(options: ClaimOptions): Claims {
   }
 
   return {
-    async claim({ target, worker, max, waitMs, signal }) {
+    async claim({ target, project, worker, keyId, max, waitMs, signal, isLive }) {
       if (waiters >= waitersMax)
         throw new Retryable(`Too many workers wait for turns: at most ${waitersMax}`, { code: 'busy', afterMs: 1_000 })
       waiters += 1
@@ -216,18 +250,20 @@ export function openClaims(options: ClaimOptions): Claims {
         const workerId = `${remotePrefix}${target}:${worker}`
         // Before the first claim, because W2.5 counts the known workers.
         await signIn(kernel.db, workerId, target, max, max)
-        const claimant = { workerTarget: target, workerId, max, resumeLeaseSeconds: settings.resumeLeaseSeconds }
+        const holder = { workerId, workerTarget: target, keyId }
+        const { resumeLeaseSeconds } = settings
+        const claimant = { workerTarget: target, workerId, max, resumeLeaseSeconds, projectId: project }
         const endsMs = clock.monotonicMs() + waitMs
         for (;;) {
-          if (signal.aborted) {
+          if (signal.aborted || !isLive()) {
             // The ring may have been for this request: wake the next one instead.
-            wakeOne(listener)
+            wakeNext(listener)
             return []
           }
           const { rings } = listener
           const { turns, again } = await claimOnce(claimant)
-          if (turns.length > 0) wakeOne(listener)
-          const out = await prepareAll(turns, workerId)
+          if (turns.length > 0) wakeNext(listener)
+          const out = await prepareAll(turns, holder)
           if (out.length > 0) {
             await signIn(kernel.db, workerId, target, max, max - out.length).catch(notRecorded)
             return out
@@ -237,7 +273,7 @@ export function openClaims(options: ClaimOptions): Claims {
           if (leftMs <= (busy ? -busyMaxMs : 0)) return []
           if (busy) await clock.sleep(againMs, signal)
           else if (rings === listener.rings)
-            await wait(listener, Math.min(leftMs, settings.pollSeconds * 1_000), signal)
+            await wait(listener, project, Math.min(leftMs, settings.pollSeconds * 1_000), signal)
         }
       } finally {
         waiters -= 1
@@ -246,7 +282,7 @@ export function openClaims(options: ClaimOptions): Claims {
     wakeAll() {
       for (const listener of listeners.values()) {
         listener.rings += 1
-        for (const wake of listener.waiting) wake()
+        for (const { wake } of listener.waiting) wake()
       }
     },
     async close() {

@@ -1,9 +1,11 @@
 /** Agents, profiles, tools and workers. A PUT replaces the whole agent and changes no turn. */
-import { defined } from '@bellwether/base'
+import { defined, hasCode } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { NewAgent } from '@bellwether/protocol/http'
 import { listAgents, listProjects, listWorkers, readAgent } from '../../kernel/reads/agents.js'
+import { setTargets } from '../../kernel/verbs/roster.js'
 import { notFound, type Api, type KernelParts } from '../api.js'
+import { mustBeUnlimited } from '../roles.js'
 
 export function agentRoutes(api: Api, { kernel }: KernelParts): void {
   const put = (projectId: string, agents: readonly NewAgent[]) =>
@@ -16,6 +18,7 @@ export function agentRoutes(api: Api, { kernel }: KernelParts): void {
           ...defined({
             profileId: agent.profile_id,
             status: agent.status,
+            memory: agent.memory,
             metadata: agent.metadata,
             turnDeadlineSeconds: agent.turn_deadline_seconds,
           }),
@@ -32,6 +35,14 @@ export function agentRoutes(api: Api, { kernel }: KernelParts): void {
   api('GET /projects', async ({ grant }) => ({
     projects: (await listProjects(kernel.db)).filter((one) => grant.reaches(one.project_id)),
   }))
+
+  api('PUT /projects/:project/targets', async ({ params, body, grant }) => {
+    // A key of the project must not extend its own reach.
+    mustBeUnlimited(grant)
+    const { worker_targets: targets } = body
+    await setTargets(kernel.db, params.project, targets)
+    return { project_id: params.project, worker_targets: targets }
+  })
 
   api('GET /projects/:project/workers', async ({ params }) => ({
     workers: await listWorkers(kernel.db, params.project),
@@ -82,7 +93,7 @@ export function agentRoutes(api: Api, { kernel }: KernelParts): void {
 
 /** A violated foreign key: the profile or the project is missing. */
 function unknownProfile(error: unknown): never {
-  if (!(error instanceof Error && 'code' in error && error.code === '23503')) throw error
+  if (!hasCode(error, '23503')) throw error
   throw new InvalidInput('The profile or the project does not exist', {
     code: 'unknown_profile',
     cause: error,

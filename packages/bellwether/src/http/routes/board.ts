@@ -3,7 +3,8 @@
  * several writers, which the locks of the task root admit one at a time; it reads the log again before each response.
  */
 import { defined, linkAbort, type Clock, type Log } from '@bellwether/base'
-import { waitMaxSeconds } from '@bellwether/protocol/http'
+import { Terminal } from '@bellwether/protocol'
+import { waitMaxSeconds, type TaskPatch } from '@bellwether/protocol/http'
 import type { FastifyRequest } from 'fastify'
 import type { CachePorts } from '../../board/dispatch/caches.js'
 import type { Dispatcher } from '../../board/dispatch/dispatcher.js'
@@ -15,13 +16,15 @@ import {
   patchRequest,
 } from '../../board/dispatch/requests.js'
 import type { Feed } from '../../board/log/feed.js'
-import { taskIn } from '../../board/tasks/operator-commands.js'
+import { taskIn } from '../../board/tasks/find-task.js'
 import { openRun, pausedBy } from '../../board/tasks/task-fields.js'
 import { listTasks, taskView, type TaskView } from '../../board/tasks/task-view.js'
 import { readTurnStatuses } from '../../kernel/reads/turn-detail.js'
 import type { Queryable } from '../../ports/database/database.js'
 import { linkClient, type Api } from '../api.js'
+import { mustBeLive } from '../auth.js'
 import { boardStreams } from '../board-stream.js'
+import { isUnlimited } from '../roles.js'
 import { serveStream } from '../sse.js'
 import { costOf, momentOf, openTaskCosts, orNothing, taskStateOf } from '../task-details.js'
 
@@ -31,6 +34,8 @@ export interface BoardParts {
   readonly feed: Feed
   /** The project whose agents run the tasks: a key of another project cannot reach the board. */
   readonly projectId: string
+  /** Whether an unlimited admin key may set commands of tasks. */
+  readonly adminCommands?: boolean | undefined
   readonly clock: Clock
   readonly log: Log
   readonly signal: AbortSignal
@@ -72,7 +77,29 @@ export function boardRoutes(api: Api, parts: BoardParts, db: Queryable): void {
     return { ...view, ...taskStateOf(task, now), costMicros: costOf(task, micros), runs }
   }
 
-  api('POST /board/tasks', async (request) => detailOf(await createRequest(dispatcher, request.body, by(request))))
+  /** The board runs the commands of a task on this machine: a key over HTTP selects checks that a file defines. */
+  const mustNotCommand = ({ grant }: FastifyRequest, { verify = [] }: Pick<TaskPatch, 'verify'>) => {
+    if (verify.length === 0 || (parts.adminCommands === true && grant.role === 'admin' && isUnlimited(grant))) return
+    throw new Terminal('Cannot set "verify": a key may not choose commands that run on the server', {
+      code: 'forbidden',
+      hint: 'use "checks" (GET /board/checks lists them), or run bellwether task add or edit --verify in the task root',
+    })
+  }
+
+  api('GET /board/checks', async () => {
+    const { acceptance } = await dispatcher.policies()
+    return {
+      checks: Object.entries(acceptance.checks).map(([name, { description }]) => ({
+        name,
+        description: description ?? null,
+      })),
+    }
+  })
+
+  api('POST /board/tasks', async (request) => {
+    mustNotCommand(request, request.body)
+    return detailOf(await createRequest(dispatcher, request.body, by(request)))
+  })
 
   api('GET /board/tasks/:task', ({ params }) => detailOf({ taskId: params.task }))
 
@@ -81,20 +108,23 @@ export function boardRoutes(api: Api, parts: BoardParts, db: Queryable): void {
     return dispatcher.board.history(params.task, query.limit)
   })
 
-  api('PATCH /board/tasks/:task', async (request) =>
-    detailOf(await patchRequest(dispatcher, request.params.task, request.body, by(request))),
-  )
+  api('PATCH /board/tasks/:task', async (request) => {
+    mustNotCommand(request, request.body)
+    return detailOf(await patchRequest(dispatcher, request.params.task, request.body, by(request)))
+  })
 
   /** A turn may take an hour. A request stops waiting earlier, and the reconciler closes the run. */
   async function within<T>(
-    { raw }: Pick<FastifyRequest, 'raw'>,
+    { raw, grant }: Pick<FastifyRequest, 'raw' | 'grant'>,
     work: (signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
     const client = linkClient(raw, parts.signal)
     const link = linkAbort(client.signal)
     const timer = clock.sleep(waitMaxSeconds * 1_000, link.signal).then(() => link.abort())
     try {
-      return await work(link.signal)
+      const report = await work(link.signal)
+      mustBeLive(grant)
+      return report
     } finally {
       link.abort()
       client.abort()

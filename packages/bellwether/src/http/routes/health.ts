@@ -103,7 +103,7 @@ export function healthRoutes(api: Api, options: HealthParts): void {
   api('GET /metrics', async ({ headers }, reply) => {
     await options.admitMetrics?.(headers)
     const texts = [await metrics?.(), fusion && viewMetrics(fusion)]
-    return reply.type('text/plain; version=0.0.4').send(texts.filter((one) => one !== undefined).join(''))
+    return reply.type('text/plain; version=0.0.4').send(texts.filter((text) => text !== undefined).join(''))
   })
 
   api('GET /health/components', async ({ grant }) => {

@@ -20,6 +20,7 @@ export function keyRoutes(api: Api, { kernel, random, keys }: KeyParts): void {
     role: grant.role,
     view: grant.view ?? null,
     project: grant.project ?? null,
+    targets: grant.targets ?? null,
   }))
 
   api('GET /keys', async ({ grant }) => {
@@ -29,11 +30,11 @@ export function keyRoutes(api: Api, { kernel, random, keys }: KeyParts): void {
 
   api('POST /keys', async ({ body, grant }) => {
     mustBeUnlimited(grant)
-    const { name, view, project } = body
+    const { name, view, project, targets } = body
     const made = await createKey(
       kernel.db,
       { ids: kernel.ids, random },
-      { role: body.role, by: grant.keyId, ...defined({ name, view, project }) },
+      { role: body.role, by: grant.keyId, ...defined({ name, view, project, targets }) },
     )
     await keys.refresh()
     return { key_id: made.keyId, key: made.key }

@@ -11,7 +11,7 @@ import type { Session } from '../../view/sessions/sessions.js'
 import { none } from '../../view/tree/tree.js'
 import type { View } from '../../view/view.js'
 import { linkClient, type Api, type RequestOf, type ViewParts } from '../api.js'
-import { fedBy, type Grant } from '../auth.js'
+import { fedBy, mustBeLive, type Grant } from '../auth.js'
 
 interface Granted {
   readonly grant: Grant
@@ -81,6 +81,7 @@ export function pipeRoutes(api: Api, { fusion, signal, inProcess = false }: Pipe
     const { newDirectories } = view.sourceOf(session)
     const waitSeconds = newDirectories.hasFor(session) ? 0 : (body.wait_seconds ?? 0)
     if (waitSeconds > 0) await waitForNews(session, waitSeconds, request.raw, clock, signal)
+    mustBeLive(request.grant)
     // The session may have ended during the wait. Commands stay queued if the sensor has disconnected.
     view.session(session.id)
     const commands = request.raw.socket.destroyed ? [] : [...session.takeCommands(), ...newDirectories.takeFor(session)]

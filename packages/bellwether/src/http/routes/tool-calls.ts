@@ -1,20 +1,50 @@
 /**
  * Results of tools, answers of people, and actions from a user interface. A result that no turn waits for is acknowledged
- * and changes nothing (T8.2).
+ * and changes nothing (T8.2). A question is for a person: no worker's key answers it, and no key answers what its own turn asked.
  */
 import { defined } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
 import { listToolNames } from '../../kernel/reads/agents.js'
-import { readQuestions } from '../../kernel/reads/waits.js'
+import { readCallOwner, readQuestions } from '../../kernel/reads/waits.js'
 import type { RejectedAction, UiAction } from '../../kernel/verbs/turn/ui_action.js'
 import type { Queryable } from '../../ports/database/database.js'
 import { nearest } from '../../settings/nearest.js'
 import type { Api, KernelParts } from '../api.js'
+import { callerName, type Grant } from '../auth.js'
+import { mustReachTarget } from '../roles.js'
 
 const unknownCall = (call: string) => new Terminal(`Tool call ${call} does not exist`, { code: 'unknown_tool_call' })
 
+const notAllowed = (message: string, code: string, hint: string) => new Terminal(message, { code, hint })
+
 export function toolCallRoutes(api: Api, { kernel, tail }: KernelParts): void {
-  api('POST /projects/:project/tool-calls/:call/result', async ({ params, body }) => {
+  async function mustAnswer(grant: Grant, project: string, call: string): Promise<void> {
+    const owner = await readCallOwner(kernel.db, project, call)
+    if (owner === undefined) throw unknownCall(call)
+    mustReachTarget(grant, owner.worker_target)
+    if (grant.role === 'answerer' && !owner.is_question)
+      throw notAllowed(
+        'This call is not a question to a person',
+        'forbidden',
+        'a tool host answers it, with a key of role worker',
+      )
+    if (!owner.is_question) return
+    if (grant.role === 'worker')
+      throw notAllowed(
+        'A worker’s key may not answer a question to a person',
+        'forbidden',
+        'use a key of role answerer or operator',
+      )
+    if (owner.key_id === grant.keyId)
+      throw notAllowed(
+        'This key claimed the turn that asks: it may not answer the question',
+        'own_question',
+        'answer with another key, and give the worker a key of role worker',
+      )
+  }
+
+  api('POST /projects/:project/tool-calls/:call/result', async ({ params, body, grant }) => {
+    await mustAnswer(grant, params.project, params.call)
     const [result] = await kernel.report([
       {
         projectId: params.project,
@@ -32,7 +62,8 @@ export function toolCallRoutes(api: Api, { kernel, tail }: KernelParts): void {
     return { tool_call_id: params.call, status: result }
   })
 
-  api('POST /projects/:project/tool-calls/:call/start', async ({ params, body }) => {
+  api('POST /projects/:project/tool-calls/:call/start', async ({ params, body, grant }) => {
+    await mustAnswer(grant, params.project, params.call)
     const started = await kernel.startTool(params.project, params.call, body.host)
     if (started === undefined) throw unknownCall(params.call)
     const { what, ...call } = started
@@ -48,7 +79,7 @@ export function toolCallRoutes(api: Api, { kernel, tail }: KernelParts): void {
     const { what, agentTurnId, reason } = await kernel.uiAction({
       ...action,
       args: body.args,
-      requestedBy: `key ${grant.name ?? grant.keyId}`.slice(0, 200),
+      requestedBy: callerName(grant),
       ...defined({ channelId: body.channel_id }),
     })
     if (what === 'conflict') throw reusedAction(action)

@@ -1,16 +1,21 @@
-/** Turns: enqueue, list, read, wait for the end, stop. */
+/** Turns: enqueue, list, read, their spans, wait for the end, stop, send a message, continue. */
 import type { IncomingMessage } from 'node:http'
 import { defined, linkAbort } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
 import type { TurnRow, TurnTrail } from '@bellwether/protocol/http'
+import { readMessages } from '../../kernel/reads/messages.js'
 import { readChildTurns, readTurnCards, readTurnDetail } from '../../kernel/reads/turn-detail.js'
+import { readFollowUp } from '../../kernel/reads/follow-up.js'
+import { readSpans } from '../../kernel/reads/spans.js'
 import { listTurns, readTurn } from '../../kernel/reads/turns.js'
 import { readTurnsDuring } from '../../kernel/reads/turns-during.js'
+import { changesOfTurn } from '../../board/dispatch/evidence/worktree-work.js'
 import type { Fusion } from '../../view/fusion.js'
 import { linkClient, notFound, type Api, type KernelParts } from '../api.js'
-import type { Grant } from '../auth.js'
+import { callerName, type Grant } from '../auth.js'
 import { once } from '../idempotency.js'
 import { filesOf, type Span } from '../turn-files.js'
+import type { BoardParts } from './board.js'
 
 // Each holds a connection and some memory; above it, clients must poll.
 const waitersMax = 1_000
@@ -19,6 +24,8 @@ const pollMs = 5_000
 export interface TurnParts extends KernelParts {
   /** Views that may have seen which files a turn changed. */
   readonly fusion?: Fusion | undefined
+  /** The board whose tasks may have worktrees. */
+  readonly board?: Pick<BoardParts, 'dispatcher' | 'projectId'> | undefined
 }
 
 export function turnRoutes(api: Api, parts: TurnParts): void {
@@ -39,11 +46,10 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
           resultFields: body.result_fields?.map((field) => ({ ...defined(field), name: field.name })),
           channelId: body.channel_id,
           correlationId: body.correlation_id,
+          sessionId: body.session_id,
           traceparent: body.traceparent,
           payload: metadata === undefined ? undefined : { metadata },
-          budget:
-            budget &&
-            defined({ tokens: budget.max_tokens, costMicros: budget.max_cost_micros, wallMs: budget.max_wall_ms }),
+          budget: budgetOf(budget),
         }),
       })
       tail.wake()
@@ -65,6 +71,11 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
     detailOf(await turnOf(params.project, params.turn, raw, query.wait ?? 0), grant),
   )
 
+  api('GET /projects/:project/turns/:turn/spans', async ({ params, raw }) => {
+    await turnOf(params.project, params.turn, raw, 0)
+    return readSpans(kernel.db, params.turn)
+  })
+
   async function detailOf(turn: TurnRow, grant: Grant) {
     const { budget, ...trail } = await readTurnDetail(kernel.db, turn.agent_turn_id)
     const children = await readChildTurns(kernel.db, turn.agent_turn_id)
@@ -75,6 +86,7 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
       span: spanOf(turn, nowMs),
       fusion: parts.fusion,
       reaches: (view) => grant.may(view),
+      inWorktree: inWorktree(turn, trail.session_id),
       async otherTurns({ from, to }) {
         const rows = await readTurnsDuring(kernel.db, turn.project_id, new Date(from * 1_000), new Date(to * 1_000))
         // A parent is suspended while its child runs.
@@ -95,9 +107,17 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
       cards_truncated: cards.truncated,
       children: children.children,
       children_truncated: children.truncated,
+      messages: await readMessages(kernel.db, turn.agent_turn_id),
       files: files.files,
       files_truncated: files.truncated,
     }
+  }
+
+  /** The board names the session of its turns after the task. */
+  function inWorktree({ agent_turn_id: agentTurnId, project_id: project }: TurnRow, session: string | null) {
+    const { board } = parts
+    if (board?.projectId !== project || session?.startsWith('task-') !== true) return undefined
+    return changesOfTurn(board.dispatcher.board.state.tasks.get(session.slice('task-'.length)), agentTurnId)
   }
 
   async function turnOf(project: string, turnId: string, client: IncomingMessage, wait: number): Promise<TurnRow> {
@@ -146,7 +166,7 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
     const result = await kernel.stop({
       projectId: params.project,
       agentTurnId: params.turn,
-      stoppedBy: `key ${grant.name ?? grant.keyId}`.slice(0, 200),
+      stoppedBy: callerName(grant),
       ...defined({ reason: body.reason }),
     })
     if (result === 'unknown_turn')
@@ -154,7 +174,39 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
     tail.wake()
     return { agent_turn_id: params.turn, status: result }
   })
+
+  api('POST /projects/:project/turns/:turn/messages', async ({ params, body, grant }) => {
+    const { seq, delivered } = await kernel.say({
+      projectId: params.project,
+      agentTurnId: params.turn,
+      messageId: body.message_id ?? kernel.ids.next(),
+      saidBy: callerName(grant),
+      text: body.text,
+      urgent: body.now,
+    })
+    return { agent_turn_id: params.turn, seq, status: delivered ? 'delivered' : 'waiting' }
+  })
+
+  api('POST /projects/:project/turns/:turn/continue', (request, reply) => {
+    const { params, body } = request
+    return once(kernel, request, reply, params.project, async (inboxId) => {
+      const turn = await readTurn(kernel.db, params.project, params.turn)
+      if (turn === undefined) throw notFound(`Turn "${params.turn}" in project "${params.project}"`)
+      const started = await kernel.enqueue({
+        ...(await readFollowUp(kernel.db, turn)),
+        instruction: body.instruction,
+        ...defined({ inboxId, budget: budgetOf(body.budget) }),
+      })
+      tail.wake()
+      return { agent_turn_id: started.agentTurnId, inbox_id: started.inboxId, status: started.status }
+    })
+  })
 }
+
+type BudgetBody = Readonly<Record<'max_tokens' | 'max_cost_micros' | 'max_wall_ms', number | undefined>>
+
+const budgetOf = (budget: Partial<BudgetBody> | undefined) =>
+  budget && defined({ tokens: budget.max_tokens, costMicros: budget.max_cost_micros, wallMs: budget.max_wall_ms })
 
 /** When the turn ran; undefined if it never started. */
 function spanOf(

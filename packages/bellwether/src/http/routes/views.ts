@@ -2,11 +2,10 @@
  * Questions to a view: tree, search, stats, blind spots, suspects, sessions, changes, comparisons, barriers and evidence.
  * They respond with 503 while the view cannot be read (V6.8, V5.3), except that on-demand scans are always forwarded.
  */
-import type { IncomingMessage } from 'node:http'
 import { defined } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
-import type { SourceChoice } from '@bellwether/protocol/http'
-import type { FastifyReply } from 'fastify'
+import { entryFieldNames, type EntryField, type SourceChoice } from '@bellwether/protocol/http'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import {
   blindSpotLists,
   entryAt,
@@ -21,13 +20,15 @@ import { selectSources } from '../../view/queries/source-selection.js'
 import type { ScanJob } from '../../view/sessions/scan-jobs.js'
 import { runInSlices } from '../../view/ingest/serial-queue.js'
 import { EntryWriter, prefixOf, treePieces, type RenderOptions } from '../../view/render/render.js'
+import { RenderedCache } from '../../view/render/rendered-cache.js'
 import { changesSince, tokenNow } from '../../view/queries/change-tokens.js'
 import { diff } from '../../view/tree/diff.js'
 import { search } from '../../view/tree/search.js'
 import { none, root, type Tree } from '../../view/tree/tree.js'
 import type { View, ViewSource } from '../../view/view.js'
 import { linkClient, notFound, type Api, type RequestOf, type ViewParts } from '../api.js'
-import { sendPieces } from '../stream.js'
+import { mustBeLive } from '../auth.js'
+import { sendBytes, sendPieces } from '../stream.js'
 import { sentinelSaw } from './pipe.js'
 import { viewEventRoutes } from './view-events.js'
 import { viewListRoute } from './view-list.js'
@@ -38,6 +39,7 @@ const changesLimit = 1_000
 export function viewRoutes(api: Api, parts: ViewParts): void {
   const { fusion, signal } = parts
   const { clock, health } = fusion
+  const rendered = new RenderedCache()
   const now = () => ({ wallMs: clock.wallMs(), monotonicMs: clock.monotonicMs() })
   const viewOf = ({ params }: { readonly params: { readonly view: string } }): View => fusion.view(params.view)
   const choose = (view: View, question: SourceChoice) => selectSources([...view.sources.values()], question, sourceSize)
@@ -57,16 +59,17 @@ export function viewRoutes(api: Api, parts: ViewParts): void {
     if (sources.length === 0) throw noSource()
     const recursive = query.recursive !== false
     const jobs = wantsScan ? sources.map((source) => view.scans.request(source, query.path, recursive)) : []
-    if (query.wait !== undefined && jobs.length > 0) await jobsEnd(view, jobs, query.wait, request.raw)
+    if (query.wait !== undefined && jobs.length > 0) await jobsEnd(view, jobs, query.wait, request)
     if (why?.code === 'view_unavailable') {
       // The tree is not up to date: only a scan can answer.
       const unanswered = jobs.find(({ state }) => state !== 'done')
       if (unanswered?.state === 'pending') return reply.code(202).send(jobResponse(unanswered))
       if (unanswered !== undefined) throw scanFailed(unanswered)
     }
-    const options = { maxDepth: query.max_depth ?? (recursive ? Infinity : 1), onlyPath: query.only_path === true }
+    const fields = query.only_path === true ? [] : (query.fields ?? entryFieldNames)
+    const options = { maxDepth: query.max_depth ?? (recursive ? Infinity : 1), fields }
     return sources.length === 1
-      ? sendTree(reply, sources[0]!, query.path, options, jobs[0])
+      ? sendTree(reply, rendered, sources[0]!, query.path, options, jobs[0])
       : sendForest(reply, sources, query.path, options, jobs)
   })
 
@@ -157,6 +160,7 @@ export function viewRoutes(api: Api, parts: ViewParts): void {
     const timeUp = clock.sleep((query.wait ?? 10) * 1_000, time.signal)
     const end = await view.sync(choose(view, query), query.scope ?? 'all', timeUp)
     time.abort()
+    mustBeLive(request.grant)
     return { ...end, token: tokenNow(choose(view, query), clock.wallMs()) }
   }
   api('GET /views/:view/sync', sync)
@@ -174,6 +178,7 @@ export function viewRoutes(api: Api, parts: ViewParts): void {
   api('POST /views/:view/evidence', async (request) => {
     const { paths, since, source, wait } = request.body
     const files = await evidenceOf(viewOf(request), source, wait).checkFiles(paths, since)
+    mustBeLive(request.grant)
     return {
       files: files.map(({ changedSince: changed_since, ...file }) => ({ ...file, ...defined({ changed_since }) })),
     }
@@ -186,14 +191,15 @@ export function viewRoutes(api: Api, parts: ViewParts): void {
     view: View,
     jobs: readonly ScanJob[],
     seconds: number,
-    client: IncomingMessage,
+    { raw, grant }: Pick<FastifyRequest, 'raw' | 'grant'>,
   ): Promise<void> {
-    const link = linkClient(client, signal)
+    const link = linkClient(raw, signal)
     await Promise.race([
       Promise.all(jobs.map((job) => view.scans.ended(job, link.signal))),
       clock.sleep(seconds * 1_000, link.signal),
     ])
     link.abort()
+    mustBeLive(grant)
   }
 }
 
@@ -231,6 +237,7 @@ const scanState = (job: ScanJob | undefined, pending: boolean, direct: boolean):
 
 function sendTree(
   reply: FastifyReply,
+  rendered: RenderedCache,
   source: ViewSource,
   wanted: string,
   options: TreeOptions,
@@ -243,8 +250,18 @@ function sendTree(
   entryAt({ tree }, wanted)
   const state = scanState(job, job?.state === 'pending', tree !== source.tree)
   const tail = `${state},"source_id":${JSON.stringify(source.id)}`
-  return sendPieces(reply, treePieces(tree, node, { ...options, uriOf: uriOf(source) }, tail))
+  const pieces = () => treePieces(tree, node, { ...options, uriOf: uriOf(source) }, tail)
+  if (job !== undefined) return sendPieces(reply, pieces())
+  const { maxDepth, fields } = options
+  const key = [tree.id, maxDepth, fieldsKey(fields), wanted].join(' ')
+  const cached = rendered.get(key, tree, node, wanted)
+  if (cached !== undefined) return sendBytes(reply, cached)
+  return sendPieces(reply, pieces(), (bytes) => rendered.put(key, tree, node, bytes))
 }
+
+/** The same for the same fields in any order. */
+const fieldsKey = (fields: readonly EntryField[]): number =>
+  fields.reduce((bits, name) => bits | (1 << entryFieldNames.indexOf(name)), 0)
 
 function sendForest(
   reply: FastifyReply,
@@ -287,7 +304,7 @@ function* searchPieces(
     const { tree } = source
     const under = starts[at]!
     if (under === none) continue
-    const writer = new EntryWriter(tree, { onlyPath: false, uriOf: uriOf(source) }, 4_096)
+    const writer = new EntryWriter(tree, { fields: entryFieldNames, uriOf: uriOf(source) }, 4_096)
     const tail = `,"source_id":${JSON.stringify(source.id)}}`
     for (const batch of search(tree, { pattern, under })) {
       for (let from = 0; from < batch.length && !truncated; from += nodesAtOnce) {
@@ -315,9 +332,11 @@ function* searchPieces(
 async function compare(left: ViewSource, right: ViewSource, limit: number) {
   // Neither source changes during the comparison. The fixed order prevents a deadlock of two comparisons.
   const [first, second] = left.id <= right.id ? [left, right] : [right, left]
-  const look = () => runInSlices(differences(left, right, limit))
+  const compare = () => runInSlices(differences(left, right, limit))
   if (first === second) return { differences: [], truncated: false }
-  return (await first.pipe.runExclusive(async () => second.pipe.runExclusive(look))) as Awaited<ReturnType<typeof look>>
+  return (await first.pipe.runExclusive(async () => second.pipe.runExclusive(compare))) as Awaited<
+    ReturnType<typeof compare>
+  >
 }
 
 function* differences(left: ViewSource, right: ViewSource, limit: number) {

@@ -20,8 +20,9 @@ const idOf = ({ agentTurnId, turnEpoch }: Fence, id: string) => `http:${agentTur
 
 export function workerBudgetRoutes(api: Api, { kernel }: KernelParts): void {
   api('POST /turns/:turn/reserve', async ({ params, body, grant }) => {
-    const fence = await fenceOf(kernel, grant, params.turn, body.turn_epoch)
+    const fence = await fenceOf(kernel, grant, params.turn, body)
     const ask = { reservationId: idOf(fence, body.reservation_id), tokens: body.tokens, costMicros: body.cost_micros }
+    await kernel.meterSpending(fence, undefined)
     const { what, left } = await kernel.reserve(fence, ask)
     if (what === 'stale') {
       const { holds, known } = await readReservationState(kernel.db, fence, ask.reservationId)
@@ -32,7 +33,7 @@ export function workerBudgetRoutes(api: Api, { kernel }: KernelParts): void {
   })
 
   api('POST /turns/:turn/commit', async ({ params, body, grant }) => {
-    const fence = await fenceOf(kernel, grant, params.turn, body.turn_epoch)
+    const fence = await fenceOf(kernel, grant, params.turn, body)
     const reservationId = idOf(fence, body.reservation_id)
     const committed = await kernel.commitUsage(fence, {
       reservationId,
@@ -46,7 +47,7 @@ export function workerBudgetRoutes(api: Api, { kernel }: KernelParts): void {
   })
 
   api('POST /turns/:turn/release', async ({ params, body, grant }) => {
-    const fence = await fenceOf(kernel, grant, params.turn, body.turn_epoch)
+    const fence = await fenceOf(kernel, grant, params.turn, body)
     const released = await kernel.releaseUsage(fence, idOf(fence, body.reservation_id))
     return settled(fence, body.reservation_id, 'released', released)
   })

@@ -1,22 +1,25 @@
 /**
  * The worker API, for workers in any language: claim, beat, record steps, suspend, deliver. It uses the same verbs and
- * fences as a local worker: a worker that lost its turn gets 409 `stale`, and nothing changes. worker-budgets.ts has the routes of
+ * fences as a local worker, and a token per claim: a worker that lost its turn gets 409 `stale`, and nothing changes. worker-budgets.ts has the routes of
  * budgets.
  */
 import { defined } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { waitMaxSeconds } from '@bellwether/protocol/http'
 import { readBudgetLeft } from '../../kernel/reads/budgets.js'
+import { messageOf, readMessages } from '../../kernel/reads/messages.js'
 import { stepOwner } from '../../kernel/reads/work.js'
 import { submitResultName } from '../../worker/submit-result.js'
 import { linkClient, type Api, type KernelParts } from '../api.js'
+import { mustBeLive } from '../auth.js'
 import { MissingFields } from '../problem.js'
 import type { Claims, RemoteTurn } from '../remote/claims.js'
 import { fenceOf, stale } from '../remote/fence.js'
-import { mustBeUnlimited } from '../roles.js'
+import { mustReachAnyProject, mustReachTarget } from '../roles.js'
 import { batchOf } from './batches.js'
 import { cardOf } from './cards.js'
 import { budgetState, workerBudgetRoutes } from './worker-budgets.js'
+import { reportsUsage } from '../../worker/spending.js'
 
 export interface WorkerParts extends KernelParts {
   readonly claims: Claims
@@ -24,6 +27,7 @@ export interface WorkerParts extends KernelParts {
     readonly beatSeconds: number
     readonly inboxProcessingTimeoutSeconds: number
     readonly suspendTimeoutSeconds: number
+    readonly transcriptMaxBytes: number
   }
 }
 
@@ -32,27 +36,33 @@ export function workerRoutes(api: Api, parts: WorkerParts): void {
   workerBudgetRoutes(api, parts)
 
   api('POST /workers/:target/claim', async ({ params, body, grant, raw }) => {
-    // A target serves agents of all projects.
-    mustBeUnlimited(grant)
+    mustReachAnyProject(grant)
+    mustReachTarget(grant, params.target)
     const link = linkClient(raw, parts.signal)
     try {
       const turns = await claims.claim({
         target: params.target,
+        project: grant.project,
+        keyId: grant.keyId,
         worker: body.worker_id ?? grant.keyId,
         max: body.max,
         waitMs: Math.min(body.wait_seconds, waitMaxSeconds) * 1_000,
         signal: link.signal,
+        isLive: () => grant.isLive(),
       })
+      // If the key was revoked after the claim, the watchdog gives the silent turns to another worker.
+      mustBeLive(grant)
       return { turns: turns.map(wire) }
     } finally {
       link.abort()
     }
   })
 
-  const wire = ({ turn, work, results, left }: RemoteTurn) => ({
-    fence: { agent_turn_id: turn.agentTurnId, turn_epoch: turn.turnEpoch },
+  const wire = ({ turn, leaseToken, work, results, left }: RemoteTurn) => ({
+    fence: { agent_turn_id: turn.agentTurnId, turn_epoch: turn.turnEpoch, lease_token: leaseToken },
     agent_turn_id: turn.agentTurnId,
     turn_epoch: turn.turnEpoch,
+    lease_token: leaseToken,
     project_id: turn.projectId,
     agent_id: turn.agentId,
     kind: turn.kind,
@@ -77,20 +87,33 @@ export function workerRoutes(api: Api, parts: WorkerParts): void {
     output_box_id: turn.outputBoxId,
     output: work.output.cards,
     output_truncated: work.output.truncated,
+    session_id: work.sessionId,
+    memory: work.memory.cards,
+    memory_truncated: work.memory.truncated,
     results,
     left: budgetState(left).left,
   })
 
   api('POST /turns/:turn/beat', async ({ params, body, grant }) => {
-    const fence = await fenceOf(kernel, grant, params.turn, body.turn_epoch)
-    const one = { ...fence, ...defined({ activity: body.activity, currentTool: body.current_tool }) }
-    const alive = await kernel.beat([one], fence.claimedBy)
-    if (!alive.has(one)) throw stale()
-    return { status: 'alive' }
+    const fence = await fenceOf(kernel, grant, params.turn, body)
+    const beat = { ...fence, ...defined({ activity: body.activity, currentTool: body.current_tool }) }
+    const alive = await kernel.beat([beat], fence.claimedBy)
+    if (!alive.has(beat)) throw stale()
+    const unread = await kernel.takeMessages(fence)
+    if (unread === 'stale') throw stale()
+    const { messages_seen: seen } = body
+    // A response may be lost: a worker that says what it has read gets the rest again.
+    const messages = seen === undefined ? unread : (await readMessages(kernel.db, params.turn, seen)).map(messageOf)
+    return {
+      status: 'alive',
+      messages: messages.map(({ seq, saidBy, text, createdAt }) => ({
+        ...{ seq, said_by: saidBy, text, created_at: createdAt },
+      })),
+    }
   })
 
   api('POST /turns/:turn/steps', async ({ params, body, grant }) => {
-    const fence = await fenceOf(kernel, grant, params.turn, body.turn_epoch)
+    const fence = await fenceOf(kernel, grant, params.turn, body)
     const cards = body.cards?.map((card) => ({ cardId: kernel.ids.next(), ...cardOf(card) }))
     const step = body.step && {
       stepId: body.step.step_id ?? kernel.ids.next(),
@@ -99,6 +122,7 @@ export function workerRoutes(api: Api, parts: WorkerParts): void {
       ...defined({ toolCallIds: body.step.tool_call_ids, metadata: body.step.metadata, error: body.step.error }),
     }
     if (step !== undefined && body.step?.step_id !== undefined) await mustOwnStep(step.stepId, params.turn)
+    if (step !== undefined && reportsUsage(step)) await kernel.meterSpending(fence, undefined)
     const recorded = await kernel.record({ ...fence, ...defined({ cards, step }) })
     if (recorded === 'stale') throw stale()
     tail.wake()
@@ -127,7 +151,7 @@ export function workerRoutes(api: Api, parts: WorkerParts): void {
         hint: 'POST /turns/{turn}/deliver with its text or fields',
       })
     }
-    const fence = await fenceOf(kernel, grant, params.turn, body.turn_epoch)
+    const fence = await fenceOf(kernel, grant, params.turn, body)
     const stepId = body.step_id ?? `${params.turn}/${body.calls[0]!.tool_call_id}`.slice(0, 500)
     const calls = body.calls.map((call) => ({
       toolCallId: call.tool_call_id,
@@ -140,14 +164,14 @@ export function workerRoutes(api: Api, parts: WorkerParts): void {
         batch: call.batch && batchOf(call.batch),
       }),
     }))
-    const what = await kernel.suspend({ ...fence, stepId, calls }, workerSettings.suspendTimeoutSeconds)
-    if (what === 'stale') throw stale()
+    const status = await kernel.suspend({ ...fence, stepId, calls }, workerSettings.suspendTimeoutSeconds)
+    if (status === 'stale') throw stale()
     tail.wake()
-    return { status: what, step_id: stepId }
+    return { status, step_id: stepId }
   })
 
   api('POST /turns/:turn/deliver', async ({ params, body, grant }) => {
-    const fence = await fenceOf(kernel, grant, params.turn, body.turn_epoch)
+    const fence = await fenceOf(kernel, grant, params.turn, body)
     const content =
       body.fields === undefined
         ? { text: body.text ?? '' }

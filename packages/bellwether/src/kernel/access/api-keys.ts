@@ -15,12 +15,14 @@ export interface NewKey {
   readonly name?: string
   readonly view?: string
   readonly project?: string
+  /** Of a worker: the targets that it may claim from; absent: all. */
+  readonly targets?: readonly string[]
   /** The creator, for the list and the audit log. */
   readonly by: string
 }
 
 /** A key with its hashes, for authentication. */
-export interface LiveKey extends Pick<KeyRow, 'key_id' | 'name' | 'role' | 'view_name' | 'project_id'> {
+export interface LiveKey extends Pick<KeyRow, 'key_id' | 'name' | 'role' | 'view_name' | 'project_id' | 'targets'> {
   readonly hash: Buffer
   readonly previous_hash: Buffer | null
 }
@@ -61,6 +63,12 @@ export async function createKey(db: Queryable, { ids, random }: Ports, key: NewK
       hint: 'add --view NAME',
     })
   }
+  if (key.targets !== undefined && (key.role !== 'worker' || key.targets.length === 0)) {
+    throw new InvalidInput(`Cannot create the key: targets limit a key with role "worker" (got "${key.role}")`, {
+      code: 'targets_need_worker',
+      hint: 'use --role worker, or leave --target out',
+    })
+  }
   const [{ count } = { count: 0 }] = await db.query<{ count: number }>({
     text: 'select count(*)::int as count from resource.api_keys where revoked_at is null',
   })
@@ -71,14 +79,15 @@ export async function createKey(db: Queryable, { ids, random }: Ports, key: NewK
     })
   const created = { keyId: ids.next(), key: newSecret(random) }
   await db.query({
-    text: `insert into resource.api_keys (key_id, name, role, view_name, project_id, hash, created_at, created_by)
-      values ($1, $2, $3, $4, $5, $6, state.now(), $7)`,
+    text: `insert into resource.api_keys (key_id, name, role, view_name, project_id, targets, hash, created_at, created_by)
+      values ($1, $2, $3, $4, $5, $6, $7, state.now(), $8)`,
     values: [
       created.keyId,
       key.name === undefined ? key.role : plainText(key.name, 'name', 120),
       key.role,
       key.view === undefined ? null : plainText(key.view, 'view', 64),
       key.project === undefined ? null : token(key.project, 'project'),
+      key.targets === undefined ? null : [...new Set(key.targets.map((target) => token(target, 'target')))],
       hashKey(created.key),
       plainText(key.by, 'by', 200),
     ],
@@ -101,7 +110,7 @@ export async function hasKeys(db: Queryable): Promise<boolean> {
 
 export async function listKeys(db: Queryable): Promise<KeyRow[]> {
   return db.query<KeyRow>({
-    text: `select key_id, name, role, view_name, project_id, created_at, created_by, rotated_at, revoked_at,
+    text: `select key_id, name, role, view_name, project_id, targets, created_at, created_by, rotated_at, revoked_at,
         last_used_at
       from resource.api_keys order by key_id desc limit ${keysMax}`,
   })
@@ -151,7 +160,7 @@ function unknownKey(keyId: string): InvalidInput {
 export async function readLiveKeys(db: Queryable): Promise<LiveKey[]> {
   return db.query<LiveKey>({
     name: 'bw_live_keys',
-    text: `select key_id, name, role, view_name, project_id, hash,
+    text: `select key_id, name, role, view_name, project_id, targets, hash,
         case when previous_until > state.now() then previous_hash end as previous_hash
       from resource.api_keys where revoked_at is null order by key_id limit ${keysMax}`,
   })

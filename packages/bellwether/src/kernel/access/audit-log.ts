@@ -3,8 +3,9 @@ import type { AuditRow } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
 
 export interface AuditEntry {
-  /** The key's id, or the user of the command line. */
+  /** The key's or person's id, or the user of the command line. */
   readonly actor: string
+  readonly name?: string | undefined
   readonly role: string | null
   readonly address: string | null
   readonly method: string
@@ -26,9 +27,9 @@ const scanMax = 20_000
 export async function writeAudit(db: Queryable, entries: readonly AuditEntry[]): Promise<void> {
   await db.query({
     name: 'bw_write_audit',
-    text: `insert into resource.audit_log (at, actor, role, address, method, path, status, code)
+    text: `insert into resource.audit_log (at, actor, name, role, address, method, path, status, code)
       select state.now(), x.* from json_to_recordset($1::json)
-        as x (actor text, role text, address text, method text, path text, status int, code text)`,
+        as x (actor text, name text, role text, address text, method text, path text, status int, code text)`,
     values: [JSON.stringify(entries)],
   })
 }
@@ -38,7 +39,7 @@ export async function readAudit(
   db: Queryable,
   query: AuditQuery,
 ): Promise<{ rows: AuditRow[]; cursor: number | null }> {
-  const found = await db.query<AuditRow & Edge>({
+  const found = await db.query<AuditRow & { readonly edge: number | null }>({
     name: 'bw_read_audit',
     text: `with scanned as materialized (select * from resource.audit_log where audit_id < $2
         order by audit_id desc limit ${scanMax}),
@@ -49,10 +50,6 @@ export async function readAudit(
   })
   const rows = found.filter((row) => row.audit_id !== null).map(({ edge: _edge, ...row }) => row)
   return { rows, cursor: rows.length === query.limit ? rows.at(-1)!.audit_id : (found[0]?.edge ?? null) }
-}
-
-interface Edge {
-  readonly edge: number | null
 }
 
 const pruneMax = 5_000

@@ -39,15 +39,15 @@ export async function openResponse(db: Queryable, ids: Ids, name: RequestKey, bo
     .digest()
   const values = [name.projectId, name.scope, name.key, hash]
   await db.query({
-    name: 'bw_open_answer',
-    text: `insert into resource.http_answers (project_id, scope, idempotency_key, body_hash, inbox_id, created_at)
+    name: 'bw_open_response',
+    text: `insert into resource.http_responses (project_id, scope, idempotency_key, body_hash, inbox_id, created_at)
       values ($1, $2, $3, $4, $5, state.now()) on conflict do nothing`,
     values: [...values, ids.next()],
   })
   // A separate statement sees the row of a concurrent request that was faster (hazard 12).
   const [row] = await db.query<Row>({
-    name: 'bw_read_answer',
-    text: `select body_hash = $4 as same, inbox_id, status, answer as body from resource.http_answers
+    name: 'bw_read_response',
+    text: `select body_hash = $4 as same, inbox_id, status, response as body from resource.http_responses
       where project_id = $1 and scope = $2 and idempotency_key = $3`,
     values,
   })
@@ -72,14 +72,14 @@ export async function storeResponse(
 ): Promise<StoredResponse> {
   const values = [name.projectId, name.scope, name.key]
   await db.query({
-    name: 'bw_keep_answer',
-    text: `update resource.http_answers set status = $4, answer = $5
+    name: 'bw_store_response',
+    text: `update resource.http_responses set status = $4, response = $5
       where project_id = $1 and scope = $2 and idempotency_key = $3 and status is null`,
     values: [...values, response.status, JSON.stringify(response.body)],
   })
   const [row] = await db.query<{ status: number | null; body: unknown }>({
-    name: 'bw_kept_answer',
-    text: `select status, answer as body from resource.http_answers
+    name: 'bw_stored_response',
+    text: `select status, response as body from resource.http_responses
       where project_id = $1 and scope = $2 and idempotency_key = $3`,
     values,
   })
@@ -90,8 +90,8 @@ const pruneMax = 5_000
 
 export async function pruneResponses(db: Queryable, days: number): Promise<number> {
   const removed = await db.query({
-    text: `delete from resource.http_answers where (project_id, scope, idempotency_key) in (
-      select project_id, scope, idempotency_key from resource.http_answers
+    text: `delete from resource.http_responses where (project_id, scope, idempotency_key) in (
+      select project_id, scope, idempotency_key from resource.http_responses
       where created_at < state.now() - make_interval(secs => $1::float8 * 86400) order by created_at limit ${pruneMax})
         returning scope`,
     values: [days],

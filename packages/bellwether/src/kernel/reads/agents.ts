@@ -1,12 +1,13 @@
 /** Reads the roster: agents with their current state, projects and workers. Reads only, page by page. */
 import type { AgentRow, ProjectRow, WorkerRow } from '@bellwether/protocol/http'
+import type { MergeMode, WorkspaceKind } from '@bellwether/protocol'
 import type { Queryable } from '../../ports/database/database.js'
 
 const queuedMax = 1_000
 // A turn writes its deliverable last: it is out of range only if a running turn has written more cards than this since.
-const lookBackMax = 32
+const recentMax = 32
 
-const select = (which: string) => `select a.agent_id, a.profile_id, a.worker_target, a.status, a.metadata,
+const select = (which: string) => `select a.agent_id, a.profile_id, a.worker_target, a.status, a.memory, a.metadata,
     case when h.agent_id is not null then jsonb_build_object('status', h.status,
       'active_agent_turn_id', h.active_agent_turn_id, 'turn_epoch', h.turn_epoch, 'activity', h.activity,
       'current_tool', h.current_tool, 'waiting_tool_count', h.waiting_tool_count, 'resume_deadline', h.resume_deadline,
@@ -19,7 +20,7 @@ const select = (which: string) => `select a.agent_id, a.profile_id, a.worker_tar
       'ended_at', c.created_at)
       from (select x.card_id, x.position from cards.box_cards x
         where x.box_id = coalesce(h.home_box_id, h.output_box_id)
-        order by x.position desc limit ${lookBackMax}) x
+        order by x.position desc limit ${recentMax}) x
       cross join lateral (select * from cards.cards c where c.card_id = x.card_id offset 0) c
       where c.type = 'task.deliverable' and c.metadata ->> 'agent_id' = a.agent_id
       order by x.position desc limit 1) as last_turn
@@ -67,6 +68,40 @@ export async function findMissingAgents(
   return rows.map(({ name }) => name)
 }
 
+export interface AgentWorkspaceRow {
+  readonly workspace?: WorkspaceKind
+  readonly base?: string
+  readonly merge?: MergeMode
+}
+
+/** What the file of an agent says about its workspace; nothing if the agent has no file. */
+export async function readAgentWorkspace(
+  db: Queryable,
+  projectId: string,
+  agentId: string,
+): Promise<AgentWorkspaceRow> {
+  const [row] = await db.query<{ found: AgentWorkspaceRow }>({
+    name: 'bw_read_agent_workspace',
+    text: `select jsonb_strip_nulls(jsonb_build_object('workspace', p.spec -> 'workspace', 'base', p.spec -> 'base',
+        'merge', p.spec -> 'merge')) as found
+      from resource.project_agents a join resource.profiles p
+        on p.project_id = a.project_id and p.profile_id = a.profile_id
+      where a.project_id = $1 and a.agent_id = $2`,
+    values: [projectId, agentId],
+  })
+  return row?.found ?? {}
+}
+
+/** Whether the project has an agent that can take work. */
+export async function hasAgents(db: Queryable, projectId: string): Promise<boolean> {
+  const rows = await db.query({
+    name: 'bw_has_agents',
+    text: "select from resource.project_agents a where a.project_id = $1 and a.status <> 'retired' limit 1",
+    values: [projectId],
+  })
+  return rows.length > 0
+}
+
 /** An agent that an agent file declared. */
 export interface StoredAgent {
   readonly agent_id: string
@@ -96,7 +131,7 @@ const projectsMax = 1_000
 export async function listProjects(db: Queryable): Promise<ProjectRow[]> {
   return db.query<ProjectRow>({
     name: 'bw_list_projects',
-    text: `select project_id, created_at from resource.projects order by project_id limit ${projectsMax}`,
+    text: `select project_id, created_at, worker_targets from resource.projects order by project_id limit ${projectsMax}`,
   })
 }
 

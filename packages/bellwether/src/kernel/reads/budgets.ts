@@ -21,6 +21,7 @@ export interface BudgetRow {
   readonly wall_ms_used: number
   readonly open_children: number
   readonly exceeded_keys: readonly BudgetKey[]
+  readonly agent_limits: readonly BudgetKey[]
   readonly ended_at: Date | null
   readonly closed_at: Date | null
 }

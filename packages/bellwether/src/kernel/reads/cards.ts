@@ -74,6 +74,8 @@ export async function readBoxOf(
 
 export interface CardsWithin {
   readonly cards: readonly Card[]
+  /** The size of content and metadata as stored. */
+  readonly bytes: number
   /** Older cards were left out. */
   readonly truncated: boolean
 }
@@ -83,7 +85,21 @@ export interface BoxBounds {
   readonly cardsMax: number
   /** Only cards of these types; null: all cards. */
   readonly types?: readonly CardType[] | null
+  /** Only the cards at the end of the box that this active turn wrote; null: the cards of all turns. */
+  readonly turn?: string | null
 }
+
+/** A row of a read within bounds: a card, and the sums over all its cards. */
+export type BoundedCard = Card & { readonly bytes: number; readonly truncated: boolean }
+
+/** The card of a row `walk`: OFFSET 0 keeps the lookup by its key, however few cards the planner believes there to be. */
+export const cardOf = (walk: string) => `(select * from cards.cards c where c.card_id = ${walk}.card_id offset 0)`
+/** The size of a card `c`, as bounds count it. */
+export const cardBytes = 'octet_length(c.content::text) + octet_length(c.metadata::text)'
+/** The columns of a BoundedCard, from a walk `walk` that ends with the first row that does not fit. */
+export const boundedColumns = (walk: string) =>
+  `${columns}, (select max(w.bytes) from ${walk} w where w.fits)::double precision as bytes,
+    (select not bool_and(w.fits) from ${walk} w) as truncated`
 
 /**
  * The newest cards of a box that fit into the bounds, in order; always at least the newest card. The database walks back from the
@@ -92,28 +108,37 @@ export interface BoxBounds {
 export async function readBoxWithin(
   db: Queryable,
   boxId: string,
-  { bytesMax, cardsMax, types = null }: BoxBounds,
+  { bytesMax, cardsMax, types = null, turn = null }: BoxBounds,
 ): Promise<CardsWithin> {
-  const rows = await db.query<Card & { readonly truncated: boolean }>({
+  // A turn that is cancelled in the queue writes its deliverable while another turn of the agent runs: such a card does not end the
+  // walk over the cards of the active turn.
+  const rows = await db.query<BoundedCard>({
     name: 'bw_read_box_within',
-    text: `with recursive newest (position, card_id, bytes, cards) as (
-        select null::bigint, null::text, 0::bigint, 0
+    text: `with recursive newest (position, card_id, bytes, cards, fits) as (
+        select null::bigint, null::text, 0::bigint, 0, true
         union all
-        select o.position, o.card_id, n.bytes + o.bytes, n.cards + 1
+        select o.position, o.card_id, n.bytes + o.bytes, n.cards + 1,
+          n.cards < $3 and (n.cards = 0 or n.bytes + o.bytes <= $2)
         from newest n cross join lateral (
-          select x.position, c.card_id, octet_length(c.content::text) + octet_length(c.metadata::text) as bytes
+          select x.position, c.card_id, ${cardBytes} as bytes, coalesce(c.metadata ->> 'agent_turn_id', $5) as turn
           from cards.box_cards x join cards.cards c on c.card_id = x.card_id
           where x.box_id = $1 and x.position < coalesce(n.position, 9223372036854775807)
             and ($4::text[] is null or c.type = any ($4))
+            and case when $5::text is null or c.type <> 'task.deliverable' or c.metadata ->> 'status' <> 'canceled'
+              then true else not exists (select from state.turn_row(c.metadata ->> 'agent_turn_id') i
+                where i.status = 'cancelled') end
           order by x.position desc limit 1) o
-        where n.cards < $3 and (n.cards = 0 or n.bytes + o.bytes <= $2)
+        where n.fits and ($5::text is null or o.turn = $5)
       )
-      select ${columns}, min(n.position) over () > (select min(x.position) from cards.box_cards x where x.box_id = $1)
-        as truncated
-      from newest n join cards.cards c on c.card_id = n.card_id order by n.position`,
-    values: [boxId, bytesMax, cardsMax, types],
+      select ${boundedColumns('newest')} from newest n cross join lateral ${cardOf('n')} c
+      where n.fits order by n.position`,
+    values: [boxId, bytesMax, cardsMax, types, turn],
   })
-  const truncated = rows[0]?.truncated ?? false
+  return cardsWithin(rows)
+}
+
+export function cardsWithin(rows: readonly BoundedCard[]): CardsWithin {
+  const { bytes = 0, truncated = false } = rows[0] ?? {}
   const cards = rows.map(({ card_id, type, role, content, metadata, created_at }) => ({
     card_id,
     type,
@@ -122,5 +147,5 @@ export async function readBoxWithin(
     metadata,
     created_at,
   }))
-  return { cards, truncated }
+  return { cards, bytes, truncated }
 }

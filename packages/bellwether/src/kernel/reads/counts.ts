@@ -18,13 +18,8 @@ export interface TurnCounts {
   readonly tools: readonly { readonly status: string; readonly calls: number }[]
 }
 
-export interface CountStart {
-  readonly cursor: string
-  readonly interventionId: string
-}
-
 /** The present: where a process that begins to count starts. */
-export async function countStart(db: Queryable): Promise<CountStart> {
+export async function countStart(db: Queryable) {
   const [row] = await db.query<{ cursor: string; intervention_id: string }>({
     text: `select readable as cursor,
         coalesce((select max(intervention_id) from state.interventions), 0)::text as intervention_id

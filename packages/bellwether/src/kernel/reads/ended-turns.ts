@@ -56,8 +56,8 @@ export async function readEndedTurns(db: Queryable, agentTurnIds: readonly strin
     db.query<EndedTurnRow>({
       name: 'bw_ended_turns',
       text: `select i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.message_type, i.channel_id,
-          i.traceparent, i.deaths, i.claimed_by, i.recursion_depth, i.created_at, i.started_at, i.ended_at, i.outcome,
-          i.error, i.deliverable_card_id, a.profile_id
+          state.trace_of(i.agent_turn_id, i.traceparent) as traceparent, i.deaths, i.claimed_by, i.recursion_depth,
+          i.created_at, i.started_at, i.ended_at, i.outcome, i.error, i.deliverable_card_id, a.profile_id
         from unnest($1::text[]) as t (id) cross join lateral state.turn_row(t.id) i
         left join resource.project_agents a on a.project_id = i.project_id and a.agent_id = i.agent_id
         where i.ended_at is not null`,

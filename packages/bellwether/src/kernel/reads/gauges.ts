@@ -18,6 +18,12 @@ export interface Gauges {
   /** How long the first event that readers cannot read yet has waited. */
   readonly horizonAgeSeconds: number
   readonly openBatches: number
+  /** Accounts that reached a limit of their provider, and the turns that wait for them. */
+  readonly heldAccounts: number
+  readonly parkedTurns: number
+  readonly schedules: readonly { readonly state: 'active' | 'paused' | 'invalid'; readonly schedules: number }[]
+  /** For how long the oldest due instant of a schedule has waited. */
+  readonly scheduleDelaySeconds: number
   readonly vacuum: VacuumHorizon
 }
 
@@ -46,6 +52,10 @@ export const waitsForWorker = `h.status in ('dispatched', 'running')
   and h.updated_at < state.now() - make_interval(secs => ${workerGoneSeconds})
   and not exists (select from state.workers w where w.worker_target = h.worker_target
     and w.seen_at > state.now() - make_interval(secs => ${workerGoneSeconds}))`
+
+type RestRow = Readonly<
+  Record<'horizon' | 'batches' | 'held' | 'parked' | 'active' | 'paused' | 'invalid' | 'delay', number>
+>
 
 export async function readGauges(db: Queryable): Promise<Gauges> {
   const [inbox, heads, workers, withoutWorkers, [rest], vacuum] = await Promise.all([
@@ -81,11 +91,18 @@ export async function readGauges(db: Queryable): Promise<Gauges> {
       values: [workerGoneSeconds],
     }),
     targetsWithoutWorkers(db),
-    db.query<{ readonly horizon: number; readonly batches: number }>({
+    db.query<RestRow>({
       name: 'bw_gauge_rest',
       text: `select state.horizon_age() as horizon,
         (select count(*)::int from (select from state.batches
-          where settled_at is null limit ${depthMax}) b) as batches`,
+          where settled_at is null limit ${depthMax}) b) as batches,
+        (select count(*)::int from state.account_holds where ended_at is null) as held,
+        (select count(*)::int from (select from state.parked_turns limit ${depthMax}) p) as parked,
+        (select count(*)::int from state.schedules s where s.paused_at is null and s.problem is null) as active,
+        (select count(*)::int from state.schedules s where s.paused_at is not null) as paused,
+        (select count(*)::int from state.schedules s where s.paused_at is null and s.problem is not null) as invalid,
+        (select coalesce(greatest(0, extract(epoch from state.now() - min(s.next_fire_at))), 0)::float
+          from state.schedules s) as delay`,
     }),
     vacuumHorizon(db),
   ])
@@ -96,6 +113,10 @@ export async function readGauges(db: Queryable): Promise<Gauges> {
     withoutWorkers,
     horizonAgeSeconds: rest?.horizon ?? 0,
     openBatches: rest?.batches ?? 0,
+    heldAccounts: rest?.held ?? 0,
+    parkedTurns: rest?.parked ?? 0,
+    schedules: (['active', 'paused', 'invalid'] as const).map((state) => ({ state, schedules: rest?.[state] ?? 0 })),
+    scheduleDelaySeconds: rest?.delay ?? 0,
     vacuum,
   }
 }
@@ -115,8 +136,8 @@ export async function vacuumHorizon(db: Queryable): Promise<VacuumHorizon> {
   let horizon = BigInt(row?.running ?? 0)
   // These have 32 bits and are less than 2^31 behind.
   for (const xid of row?.holding ?? []) {
-    const held = next - BigInt.asIntN(32, next - BigInt(xid))
-    if (held < horizon) horizon = held
+    const oldest = next - BigInt.asIntN(32, next - BigInt(xid))
+    if (oldest < horizon) horizon = oldest
   }
   return { next, horizon }
 }

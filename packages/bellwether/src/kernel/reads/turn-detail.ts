@@ -5,7 +5,7 @@
 import type { ChildTurnRow, TurnRow, TurnTrail } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
 import type { Card } from '../verbs/cards.js'
-import { readBoxWithin } from './cards.js'
+import { cardBytes, readBoxWithin, type BoxBounds } from './cards.js'
 
 // More steps than a person reads.
 const listMax = 1_000
@@ -17,6 +17,8 @@ const brief = `jsonb_build_object('metadata', jsonb_strip_nulls(jsonb_build_obje
 // The largest tree that a page can show.
 const childrenMax = 500
 const generationsMax = 5
+// A turn reads no more.
+const contextCardsMax = 2_000
 // The cards of one response; the boxes hold all cards.
 const cardsMax = 500
 const cardBytesMax = 1_048_576
@@ -25,10 +27,15 @@ const countMax = 1e15
 
 const counted = (path: string) =>
   `case when jsonb_typeof(${path}) = 'number' then least(${countMax}, greatest(0, (${path})::numeric)) end`
-const tokens = (name: string) => counted(`s.metadata -> 'usage' -> '${name}'`)
+export const tokens = (name: string) => counted(`s.metadata -> 'usage' -> '${name}'`)
 /** The cost that a step reports in micros, or its program in dollars. */
-const cost = `coalesce(${counted(`s.metadata -> 'cost_micros'`)},
+export const cost = `coalesce(${counted(`s.metadata -> 'cost_micros'`)},
   ${counted(`s.metadata -> 'usage' -> 'cost_usd'`)} * 1000000)`
+/** The output box of turn $1. A turn that was forked has one of its own. */
+export const outputBox = `(select case when h.active_agent_turn_id = i.agent_turn_id then h.output_box_id
+      else coalesce(v.output_box_id, v.payload ->> 'output_box_id', i.payload ->> 'output_box_id', h.home_box_id) end
+    from state.turn_row($1) i left join lateral state.head(i.project_id, i.agent_id) h on true
+    left join state.outbox v on v.agent_turn_id = i.agent_turn_id and v.kind = 'task')`
 /** Null if no step reported a cost: `least` alone would return the bound. */
 const costs = `case when count(${cost}) > 0 then least(${countMax}, round(sum(${cost})))::double precision end`
 const sum = (what: string) => `least(${countMax}, coalesce(sum(${what}), 0))::double precision`
@@ -63,10 +70,22 @@ export async function readTurnDetail(db: Queryable, agentTurnId: string): Promis
             where t.agent_turn_id = i.source_agent_turn_id) t on true
           where i.source_agent_turn_id is not null) as parent,
         (select i.payload ->> 'context_box_id' from state.turn_row($1) i) as context_box_id,
-        (select case when h.active_agent_turn_id = i.agent_turn_id then h.output_box_id
-            else coalesce(v.output_box_id, v.payload ->> 'output_box_id', i.payload ->> 'output_box_id', h.home_box_id) end
-          from state.turn_row($1) i cross join lateral state.head(i.project_id, i.agent_id) h
-          left join state.outbox v on v.agent_turn_id = i.agent_turn_id and v.kind = 'task') as output_box_id,
+        (select i.payload ->> 'session_id' from state.turn_row($1) i) as session_id,
+        (select i.payload ->> 'continues' from state.turn_row($1) i) as continues,
+        (select jsonb_build_object('agent_turn_id', i.payload -> 'forked_from' -> 'agent_turn_id',
+            'step', i.payload -> 'forked_from' -> 'step')
+          from state.turn_row($1) i where i.payload ? 'forked_from') as forked_from,
+        (select i.payload -> 'imported_from' from state.turn_row($1) i) as imported_from,
+        (select jsonb_build_object('memory', coalesce(m.memory, 'none'), 'cards', b.cards, 'bytes', b.bytes,
+            'memory_cards', coalesce(m.cards, 0), 'memory_bytes', coalesce(m.bytes, 0),
+            'memory_truncated', coalesce(m.truncated, false))
+          from state.turn_row($1) i left join state.turn_memories m on m.agent_turn_id = i.agent_turn_id
+          cross join lateral (select count(*) as cards, coalesce(sum(${cardBytes}), 0) as bytes
+            from (select x.card_id from cards.box_cards x where x.box_id = i.payload ->> 'context_box_id'
+              order by x.position desc limit ${contextCardsMax}) x
+            join cards.cards c on c.card_id = x.card_id) b
+          where i.started_at is not null) as context_size,
+        ${outputBox} as output_box_id,
         (select jsonb_build_object('steps', count(*), 'total_tokens', ${sum(tokens('total_tokens'))},
           'input_tokens', ${sum(tokens('input_tokens'))},
             'output_tokens', ${sum(tokens('output_tokens'))},
@@ -77,7 +96,8 @@ export async function readTurnDetail(db: Queryable, agentTurnId: string): Promis
             'tokens', jsonb_build_object('used', b.tokens_used, 'limit', b.token_limit),
             'cost_micros', jsonb_build_object('used', b.cost_micros_used, 'limit', b.cost_micros_limit),
             'wall_ms', jsonb_build_object('used', coalesce(state.working_ms(i.agent_turn_id), 0),
-              'limit', b.wall_ms_limit), 'exceeded_keys', to_jsonb(b.exceeded_keys))
+              'limit', b.wall_ms_limit), 'exceeded_keys', to_jsonb(b.exceeded_keys),
+            'agent_limits', to_jsonb(b.agent_limits))
           from state.turn_row($1) i join state.budgets b on b.agent_turn_id = i.agent_turn_id) as budget`,
     values: [agentTurnId],
   })
@@ -170,12 +190,12 @@ export interface TurnCards {
 type Boxes = Pick<TurnTrail, 'context_box_id' | 'output_box_id'>
 
 export async function readTurnCards(db: Queryable, turn: TurnRow, boxes: Boxes): Promise<TurnCards> {
-  const nothing = { cards: [], truncated: false }
+  const nothing = { cards: [], bytes: 0, truncated: false }
   const { context_box_id: contextBoxId, output_box_id: outputBoxId } = boxes
-  const context =
-    contextBoxId === null ? nothing : await readBoxWithin(db, contextBoxId, { bytesMax: cardBytesMax, cardsMax })
+  const bounds = { bytesMax: cardBytesMax, cardsMax }
+  const context = contextBoxId === null ? nothing : await readBoxWithin(db, contextBoxId, bounds)
   const output =
-    outputBoxId === null || turn.started_at === null ? nothing : await readWrittenCards(db, turn, outputBoxId)
+    outputBoxId === null || turn.started_at === null ? nothing : await readWrittenCards(db, turn, outputBoxId, bounds)
   const truncated = context.truncated || output.truncated
   return { context_cards: context.cards, cards: output.cards, truncated }
 }
@@ -195,14 +215,19 @@ const placeOf = (name: string, isEarlier: string) => `${name}_probe (low, high) 
       where x.box_id = $1 and x.position >= p.middle and x.position < p.high order by x.position limit 1) n on true
   ), ${name} as (select high from ${name}_probe where low >= high limit 1)`
 
-async function readWrittenCards(
+/** The newest cards that a turn wrote into its box, in order. */
+export async function readWrittenCards(
   db: Queryable,
-  turn: TurnRow,
+  turn: Pick<TurnRow, 'agent_turn_id'>,
   boxId: string,
+  bounds: BoxBounds,
 ): Promise<{ readonly cards: readonly Card[]; readonly truncated: boolean }> {
   const rows = await db.query<Card & { readonly total: number }>({
     name: 'bw_read_turn_cards',
-    text: `with recursive times as (select i.started_at, coalesce(i.ended_at, 'infinity') as ended_at
+    // The cards that a fork began with are older than its start; those of imported turns are in the order of the imports.
+    text: `with recursive times as (select coalesce(case when not i.payload ? 'imported_from' then i.ended_at end,
+            'infinity') as ended_at,
+          case when i.payload ?| '{forked_from,imported_from}' then '-infinity' else i.started_at end as started_at
         from state.turn_row($2) i),
       ${placeOf('first', 'c.created_at < (select started_at from times)')},
       ${placeOf('last', 'c.created_at <= (select ended_at from times)')},
@@ -212,11 +237,11 @@ async function readWrittenCards(
         from cards.box_cards x join cards.cards c on c.card_id = x.card_id
         where x.box_id = $1 and x.position >= (select high from first) and x.position < (select high from last)
           and coalesce(c.metadata ->> 'agent_turn_id', $2) = $2
-        order by x.position desc limit ${cardsMax + 1})
+        order by x.position desc limit $3::int + 1)
       select card_id, type, role, content, metadata, created_at, total::int from (
         select *, count(*) over () as total, sum(size) over (order by position desc) - size as newer from page) s
-      where newer < ${cardBytesMax} order by position desc limit ${cardsMax}`,
-    values: [boxId, turn.agent_turn_id],
+      where newer < $4::bigint order by position desc limit $3::int`,
+    values: [boxId, turn.agent_turn_id, bounds.cardsMax, bounds.bytesMax],
   })
   const truncated = rows.length > 0 && rows[0]!.total > rows.length
   return { cards: rows.toReversed().map(({ total: _total, ...card }) => card), truncated }

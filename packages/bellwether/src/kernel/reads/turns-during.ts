@@ -3,6 +3,7 @@ import type { Queryable } from '../../ports/database/database.js'
 
 export interface OverlappingTurn {
   readonly agent_turn_id: string
+  readonly agent_id: string
   readonly started_at: Date
   readonly ended_at: Date | null
 }
@@ -20,11 +21,11 @@ export async function readTurnsDuring(
   return db.query<OverlappingTurn>({
     name: 'bw_turns_during',
     text: `with scanned as materialized (
-        select i.agent_turn_id, i.project_id, i.started_at, i.ended_at from state.agent_inbox i
+        select i.agent_turn_id, i.agent_id, i.project_id, i.started_at, i.ended_at from state.agent_inbox i
         where i.message_type in ('turn', 'ui_action') and i.agent_turn_id < $4
         order by i.agent_turn_id desc limit ${scanMax}
       )
-      select agent_turn_id, started_at, ended_at from scanned
+      select agent_turn_id, agent_id, started_at, ended_at from scanned
       where project_id = $1 and started_at <= $3 and (ended_at is null or ended_at >= $2)`,
     values: [projectId, from, to, idsUpTo(to)],
   })

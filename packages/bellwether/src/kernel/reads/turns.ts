@@ -103,6 +103,8 @@ export interface RequestedTurn {
   readonly cache_write_tokens: number
   readonly cost_micros: number
   readonly exceeded_keys: readonly BudgetKey[]
+  /** The limits that the agent file set. */
+  readonly agent_limits: readonly BudgetKey[]
   /** Working time if the turn has a budget. */
   readonly elapsed_ms: number
 }
@@ -122,7 +124,7 @@ export async function readRequestedTurns(
         coalesce(b.cache_read_tokens_used, u.cache_read_tokens, 0) as cache_read_tokens,
         coalesce(b.cache_write_tokens_used, u.cache_write_tokens, 0) as cache_write_tokens,
         coalesce(b.cost_micros_used, u.cost_micros, 0) as cost_micros,
-        coalesce(b.exceeded_keys, '{}') as exceeded_keys,
+        coalesce(b.exceeded_keys, '{}') as exceeded_keys, coalesce(b.agent_limits, '{}') as agent_limits,
         coalesce(b.wall_ms_used, extract(epoch from i.ended_at - coalesce(i.started_at, i.created_at)) * 1000, 0)::bigint
           as elapsed_ms
       from unnest($2::text[]) k

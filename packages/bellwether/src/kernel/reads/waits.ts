@@ -18,6 +18,31 @@ export async function readResults(db: Queryable, agentTurnId: string): Promise<T
   })
 }
 
+export interface CallOwner {
+  /** Whether a person must answer the call. */
+  readonly is_question: boolean
+  readonly worker_target: string
+  /** The API key of the worker that made the call over HTTP. */
+  readonly key_id: string | null
+}
+
+/** Whose call it is, for the check of who may answer it. */
+export async function readCallOwner(
+  db: Queryable,
+  projectId: string,
+  toolCallId: string,
+): Promise<CallOwner | undefined> {
+  const [owner] = await db.query<CallOwner>({
+    name: 'bw_call_owner',
+    text: `select w.tool_name = $3 as is_question, h.worker_target, l.key_id
+      from state.turn_waiting_tools w cross join lateral state.head(w.project_id, w.agent_id) h
+      left join state.lease_tokens l on l.agent_turn_id = w.agent_turn_id
+      where w.project_id = $1 and w.tool_call_id = $2`,
+    values: [projectId, toolCallId, askPerson],
+  })
+  return owner
+}
+
 /** Oldest first. Scans the turns that wait now, which are few, and not the history. */
 export async function readQuestions(db: Queryable, projectId: string, limit: number): Promise<QuestionRow[]> {
   return db.query<QuestionRow>({

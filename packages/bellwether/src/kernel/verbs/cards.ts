@@ -1,4 +1,5 @@
 /** Creates cards and boxes. Cards never change and boxes only grow; a context box is complete when it is created (T5.1). */
+import { hasCode } from '@bellwether/base'
 import { InvalidInput, type CardType } from '@bellwether/protocol'
 import type { CardRow, FieldSpec } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
@@ -62,7 +63,7 @@ export async function makeBox(db: Queryable, ids: Ids, box: NewBox): Promise<str
 
 /** Turns the database's error about an unknown card or box into InvalidInput. */
 export function unknownCard(error: unknown): never {
-  if (error instanceof Error && 'code' in error && error.code === 'BW003') {
+  if (hasCode(error, 'BW003')) {
     throw new InvalidInput(error.message, { code: 'unknown_card', cause: error })
   }
   throw error

@@ -2,6 +2,7 @@
  * Reads the outbox and keeps the positions of its readers. A cursor is the pair (era, event_id) as text, "era:event_id"; it is also the
  * SSE `Last-Event-ID`. Readers skip nothing and repeat nothing, in whatever order transactions commit (hazard 4).
  */
+import { hasCode } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import type { EventRow } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
@@ -31,14 +32,38 @@ export async function readEvents(db: Queryable, cursor: string, limit: number): 
     })
     return rows.map(({ xid, ...event }) => ({ ...event, cursor: `${xid}:${event.event_id}` }))
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'BW004') {
-      throw new Terminal(error.message, {
-        code: 'cursor_reset',
-        cause: error,
-        hint: 'read the current state, then read events from the beginning',
-      })
-    }
-    throw error
+    throw cursorReset(error)
+  }
+}
+
+/** The same error, with a name if retention has removed the events after the cursor. */
+function cursorReset(error: unknown): unknown {
+  if (!hasCode(error, 'BW004')) return error
+  const hint = 'read the current state, then read events from the beginning'
+  return new Terminal(error.message, { code: 'cursor_reset', cause: error, hint })
+}
+
+export interface FailedTurn extends Pick<OutboxEvent, 'project_id' | 'agent_turn_id' | 'payload'> {
+  readonly created_at: string
+}
+
+export interface FailurePage {
+  readonly cursor_from: string
+  readonly cursor_to: string
+  readonly failures: readonly FailedTurn[]
+}
+
+/** The turns that failed after the stored position of the reader, of at most `max` rows of the outbox. Undefined: nothing is new. */
+export async function readFailures(db: Queryable, name: string, max: number): Promise<FailurePage | undefined> {
+  try {
+    const [page] = await db.query<FailurePage>({
+      name: 'bw_read_failures',
+      text: 'select * from state.read_failures($1, $2)',
+      values: [name, max],
+    })
+    return page
+  } catch (error) {
+    throw cursorReset(error)
   }
 }
 

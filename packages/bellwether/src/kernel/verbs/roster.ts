@@ -1,10 +1,10 @@
 /** Writes the roster: agents, profiles, tools and workers. Agent files and their reloading build on this. */
-import { InvalidInput, token, type AfterExecution } from '@bellwether/protocol'
+import { InvalidInput, memories, Terminal, token, type AfterExecution, type Memory } from '@bellwether/protocol'
 import type { Queryable } from '../../ports/database/database.js'
 import type { Ids } from '../../ports/ids.js'
 import { payloadMaxBytes, storable } from '../content.js'
 import { isUnansweredSubject, pmoTools } from '../pmo-tools.js'
-import { fenceRow, type Fence } from '../verdict.js'
+import { callWith, fenceRow, type Fence } from '../verdict.js'
 
 export interface Agent {
   readonly projectId: string
@@ -13,6 +13,8 @@ export interface Agent {
   readonly profileId?: string
   readonly status?: 'active' | 'retired'
   readonly metadata?: Readonly<Record<string, unknown>>
+  /** What its turns know of earlier turns; absent: the profile's `memory`, else `none`. */
+  readonly memory?: Memory
   /** The absolute limit of each turn; absent: the profile's, else pmo.turn_deadline_seconds. */
   readonly turnDeadlineSeconds?: number
   /** false: the agent has no output box, and its task events report `no_output_box` (T1.3). */
@@ -34,9 +36,16 @@ export async function putAgents(db: Queryable, ids: Ids, agents: readonly Agent[
   const rows = agents.map((agent) => {
     if (agent.metadata !== undefined)
       storable(agent.metadata, `the metadata of agent "${agent.agentId}"`, payloadMaxBytes)
+    if (agent.memory !== undefined && !memories.includes(agent.memory)) {
+      throw new InvalidInput(
+        `Cannot add agent "${agent.agentId}": "memory" must be one of ${memories.join(', ')} (got ${JSON.stringify(agent.memory)})`,
+        { code: 'invalid_memory' },
+      )
+    }
     return {
       project_id: token(agent.projectId, 'project'),
       agent_id: token(agent.agentId, 'agent'),
+      memory: agent.memory,
       worker_target: token(agent.workerTarget, 'worker target'),
       profile_id: agent.profileId,
       status: agent.status,
@@ -45,7 +54,9 @@ export async function putAgents(db: Queryable, ids: Ids, agents: readonly Agent[
       box_id: agent.outputBox === false ? undefined : ids.next(),
     }
   })
-  await db.query({ name: 'bw_put_agents', text: 'select state.put_agents($1::json)', values: [JSON.stringify(rows)] })
+  await db
+    .query({ name: 'bw_put_agents', text: 'select state.put_agents($1::json)', values: [JSON.stringify(rows)] })
+    .catch(forbiddenTarget)
 }
 
 async function putProject(db: Queryable, projectId: string): Promise<void> {
@@ -70,18 +81,64 @@ export async function putProfile(db: Queryable, profile: Profile): Promise<void>
   storable(spec, `the spec of profile "${profile.profileId}"`, payloadMaxBytes)
   const project = token(profile.projectId, 'project')
   await putProject(db, project)
-  await db.query({
-    text: `insert into resource.profiles (project_id, profile_id, name, worker_target, spec) values ($1, $2, $3, $4, $5)
-      on conflict (project_id, profile_id) do update set name = excluded.name, worker_target = excluded.worker_target,
-        spec = excluded.spec`,
-    values: [
-      project,
-      token(profile.profileId, 'profile'),
-      profile.name,
-      token(profile.workerTarget, 'worker target'),
-      JSON.stringify(spec),
-    ],
+  await db
+    .query({
+      // The first part locks the project's row until the profile is written.
+      text: `with checked as materialized (select state.check_targets(array[$1], array[$4]))
+        insert into resource.profiles (project_id, profile_id, name, worker_target, spec)
+        select $1, $2, $3, $4, $5::jsonb from checked
+        on conflict (project_id, profile_id) do update set name = excluded.name, worker_target = excluded.worker_target,
+          spec = excluded.spec`,
+      values: [
+        project,
+        token(profile.profileId, 'profile'),
+        profile.name,
+        token(profile.workerTarget, 'worker target'),
+        JSON.stringify(spec),
+      ],
+    })
+    .catch(forbiddenTarget)
+}
+
+function forbiddenTarget(error: unknown): never {
+  if (!(error instanceof Error && 'constraint' in error && error.constraint === 'project_may_use_target')) throw error
+  throw new InvalidInput(`Cannot change the roster: ${error.message}`, {
+    code: 'target_not_allowed',
+    cause: error,
+    hint: 'use a target of the project (`bellwether targets list`), or let an administrator add it (`bellwether targets set`)',
   })
+}
+
+interface TargetUser {
+  readonly kind: 'agent' | 'profile'
+  readonly name: string
+  readonly worker_target: string
+}
+
+// More than one project has: the list is compared with every agent that is added.
+const targetsMax = 100
+
+/** Sets the worker targets that a project may use; null: all. Fails if agents or profiles of the project have another target. */
+export async function setTargets(db: Queryable, projectId: string, targets: readonly string[] | null): Promise<void> {
+  if (targets !== null && targets.length > targetsMax)
+    throw new InvalidInput(`A project may have at most ${targetsMax} targets (got ${targets.length})`, {
+      code: 'invalid_targets',
+    })
+  const users = await callWith<TargetUser>(
+    db,
+    'set_targets',
+    token(projectId, 'project'),
+    targets?.map((target) => token(target, 'worker target')) ?? null,
+  )
+  if (users.length === 0) return
+  const named = users.map(({ kind, name, worker_target }) => `${kind} "${name}" (${worker_target})`)
+  throw new Terminal(
+    `Cannot restrict the targets of project "${projectId}": other targets are in use by ${named.join(', ')}`,
+    {
+      code: 'targets_in_use',
+      hint: 'give these agents and profiles another target first, or add their targets to the list',
+    },
+  )
 }
 
 export interface Tool {

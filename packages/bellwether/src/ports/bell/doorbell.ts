@@ -9,7 +9,7 @@ import { chmod, link, lstat, mkdir, readdir, unlink, utimes } from 'node:fs/prom
 import { connect, createServer, type Server, type Socket } from 'node:net'
 import { tmpdir, userInfo } from 'node:os'
 import { dirname, join } from 'node:path'
-import { type Clock, deferred, type Log } from '@bellwether/base'
+import { deferred, hasCode, type Clock, type Log } from '@bellwether/base'
 import { matches } from '@bellwether/protocol'
 import { PeerEnded, type Connection } from '../connections/connection-keeper.js'
 import { parseJson, payloadFrom } from './ring.js'
@@ -33,9 +33,10 @@ export interface DoorbellOptions {
   readonly log: Log
 }
 
-// A host that is frozen or blocked is replaced after `silentMs`; until then its members find work by polling.
-const beatMs = 5_000
-const silentMs = 12_000
+// A host that is frozen or blocked is replaced after `silentMs`; until then its members find work by polling. A beat is one byte per
+// member. A false alarm costs one more LISTEN connection.
+const beatMs = 1_500
+const silentMs = 6_000
 // A host responds at once, or when its LISTEN connection is open. A slower one is replaced.
 const joinWaitMs = 2_000
 // More processes on one machine listen themselves.
@@ -49,9 +50,14 @@ const staleMs = 86_400_000
 
 /** The socket of a database for the processes of this user; undefined if the folder of temporary files cannot hold it. */
 export function doorbellPath(databaseUrl: string): string | undefined {
-  const name = createHash('sha256').update(databaseUrl).digest('hex').slice(0, 16)
+  const name = createHash('sha256').update(withoutUser(databaseUrl)).digest('hex').slice(0, 16)
   const path = join(tmpdir(), `bellwether-${userInfo().uid}`, `${name}.bell`)
   return Buffer.byteLength(path) <= pathMaxBytes - 16 ? path : undefined
+}
+
+/** Workers open the same database with a role of their own. */
+function withoutUser(url: string): string {
+  return URL.canParse(url) ? Object.assign(new URL(url), { username: '', password: '' }).href : url
 }
 
 export async function openDoorbell(options: DoorbellOptions): Promise<ListenConnection> {
@@ -151,6 +157,7 @@ interface Claimed {
 async function claim(path: string): Promise<Claimed> {
   await removeStale(dirname(path))
   const own = `${path}.${process.pid}.${createHash('sha256').update(`${performance.now()}`).digest('hex').slice(0, 6)}`
+  // After it listens, an error concerns one connection: its member connects again.
   const server = createServer().on('error', () => undefined)
   server.maxConnections = membersMax
   await new Promise<void>((resolve, reject) => {
@@ -162,16 +169,15 @@ async function claim(path: string): Promise<Claimed> {
   await unlink(path).catch(ignoreMissing)
   await link(own, path).catch((error: unknown) => {
     // Another process was faster: its members join it, and this one listens alone.
-    if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error
+    if (!hasCode(error, 'EEXIST')) throw error
   })
   const { ino } = await lstat(own)
   await unlink(own).catch(ignoreMissing)
   return { server, inode: ino }
 }
 
-const isMissing = (error: unknown) => error instanceof Error && 'code' in error && error.code === 'ENOENT'
 const ignoreMissing = (error: unknown) => {
-  if (!isMissing(error)) throw error
+  if (!hasCode(error, 'ENOENT')) throw error
 }
 
 /** Removes sockets of killed hosts. A host touches its socket with every beat. */
@@ -199,7 +205,7 @@ async function host(options: DoorbellOptions, { server, inode }: Claimed): Promi
     try {
       if ((await lstat(options.path)).ino === inode) await unlink(options.path)
     } catch (error) {
-      if (isMissing(error)) return
+      if (hasCode(error, 'ENOENT')) return
       // The next process that shares the bell replaces the socket.
       options.log.warn({ err: error, path: options.path }, 'cannot remove the socket of the shared bell')
     }
@@ -239,6 +245,7 @@ function welcome(socket: Socket, members: Set<Member>): void {
   if (socket.destroyed) return
   const member: Member = { socket, patterns: new Map() }
   socket.unref()
+  // `close` follows every error.
   socket.on('error', () => undefined).on('close', () => members.delete(member))
   onLines(socket, (line) => {
     const { subscribe, id, unsubscribe } = payloadFrom(parseJson(line))

@@ -6,13 +6,8 @@ import type { Random } from '@bellwether/base'
 import { matches } from '@bellwether/protocol'
 import type { Bell, Ring } from './bell.js'
 
-interface LocalListener {
-  readonly pattern: string
-  readonly onRing: (ring: Ring | undefined) => void
-}
-
 export function inProcessBell(bell: Bell, random: Random): Bell {
-  const listeners = new Set<LocalListener>()
+  const listeners = new Set<{ readonly pattern: string; readonly onRing: (ring: Ring | undefined) => void }>()
   const processId = Buffer.from(random.bytes(6)).toString('hex')
   const isEcho = (ring: Ring | undefined): boolean => {
     const metadata = ring?.payload['metadata']

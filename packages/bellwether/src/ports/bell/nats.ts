@@ -7,15 +7,14 @@ import { type Clock, type Log, type Random, systemClock, systemRandom } from '@b
 import { InvalidInput } from '@bellwether/protocol'
 import type { Msg, Subscription } from '@nats-io/transport-node'
 import { headers } from '@nats-io/transport-node'
-import type { NatsSession } from '../connections/nats.js'
+import type { NatsAddress, NatsSession } from '../connections/nats.js'
 import { keepNatsConnected } from '../connections/nats.js'
 import { exchangeTimeoutMs } from '../retry.js'
 import type { Ring } from './bell.js'
 import { checkPattern, isSubject, isTraceparent, makeRing, parseJson, payloadText, notifyListener } from './ring.js'
 import type { Listener, MonitoredBell } from './ring.js'
 
-export interface NatsBellOptions {
-  readonly servers: string | readonly string[]
+export interface NatsBellOptions extends NatsAddress {
   readonly log: Log
   /** Shown by the server's monitoring. */
   readonly name?: string
@@ -42,7 +41,7 @@ export function natsBell(options: NatsBellOptions): MonitoredBell {
   let outgoing: Outgoing | undefined
   let announced = Promise.resolve()
   let closed = false
-  const keeper = keepNatsConnected({ servers: options.servers, name, log, clock, random, onOpen })
+  const keeper = keepNatsConnected({ servers: options.servers, tls: options.tls, name, log, clock, random, onOpen })
   // Rings sent before the first try to connect has ended wait for its end.
   const firstTry = keeper.settled()
 

@@ -5,12 +5,11 @@
 import { type Clock, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
 import type { Subscription } from '@nats-io/transport-node'
 import { isSubject, parseJson } from '../bell/ring.js'
-import { keepNatsConnected, type NatsSession } from '../connections/nats.js'
+import { keepNatsConnected, type NatsAddress, type NatsSession } from '../connections/nats.js'
 import { openChunkStream, type Subscriber } from './chunk-stream.js'
 import { readChunk, type Chunks } from './chunks.js'
 
-export interface NatsChunksOptions {
-  readonly servers: string | readonly string[]
+export interface NatsChunksOptions extends NatsAddress {
   readonly log: Log
   readonly name?: string
   readonly clock?: Clock
@@ -30,7 +29,7 @@ export function natsChunks(options: NatsChunksOptions): Chunks {
   const { log, clock = systemClock, random = systemRandom, name = 'bellwether chunks' } = options
   const subscribers = new Set<Subscriber>()
   const subscriptions = new Map<Subscriber, Subscription>()
-  const keeper = keepNatsConnected({ servers: options.servers, name, log, clock, random, onOpen })
+  const keeper = keepNatsConnected({ servers: options.servers, tls: options.tls, name, log, clock, random, onOpen })
 
   function onOpen(session: NatsSession): void {
     for (const subscriber of subscribers) subscribe(session, subscriber)
@@ -58,6 +57,7 @@ export function natsChunks(options: NatsChunksOptions): Chunks {
     textMaxBytes,
     batchMax,
     async send(chunks) {
+      await keeper.settled() // the first chunks of a process must not be lost because it is still connecting
       const session = keeper.current()
       if (session === undefined) return false
       for (const { subject, chunk } of chunks) {

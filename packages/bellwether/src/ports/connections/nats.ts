@@ -3,7 +3,7 @@
  * are not buffered and sent later, and requests in flight fail as soon as the connection closes. The owner subscribes again
  * after a reconnection.
  */
-import type { Clock, Log, Random } from '@bellwether/base'
+import { defined, type Clock, type Log, type Random } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { ConnectionOptions, NatsConnection } from '@nats-io/transport-node'
 import { connect } from '@nats-io/transport-node'
@@ -20,9 +20,22 @@ export interface NatsSession extends Connection {
   flush(ms: number): Promise<void>
 }
 
-export interface NatsKeeperOptions {
+/** In PEM. */
+export interface NatsTls {
+  readonly ca?: string | undefined
+  readonly cert?: string | undefined
+  readonly key?: string | undefined
+}
+
+/** How to reach the servers. */
+export interface NatsAddress {
   /** One or several `nats://[user:password@]host:port`, as a list or separated by commas. */
   readonly servers: string | readonly string[]
+  /** Absent: TLS only if a URL begins with tls:// or the server asks for it, with the authorities of Node. */
+  readonly tls?: NatsTls | undefined
+}
+
+export interface NatsKeeperOptions extends NatsAddress {
   readonly name: string
   readonly log: Log
   readonly clock: Clock
@@ -43,7 +56,7 @@ function parseServer(text: string): URL {
 }
 
 /** Turns credentials in a URL into connection options, because the client ignores them in the URL. */
-export function connectionOptions(servers: string | readonly string[]): ConnectionOptions {
+export function connectionOptions(servers: string | readonly string[], tls?: NatsTls): ConnectionOptions {
   const texts = (typeof servers === 'string' ? servers.split(',') : servers).map((text) => text.trim())
   const urls = texts.filter((text) => text !== '').map(parseServer)
   const options: ConnectionOptions = { servers: urls.map((url) => url.host) }
@@ -52,12 +65,13 @@ export function connectionOptions(servers: string | readonly string[]): Connecti
     if (user !== '') Object.assign(options, pass === '' ? { token: user } : { user, pass })
     if (url.protocol === 'tls:') options.tls = {}
   }
+  if (tls !== undefined) options.tls = defined({ ...tls })
   return options
 }
 
 export function keepNatsConnected(options: NatsKeeperOptions): ConnectionKeeper<NatsSession> {
   const { log, clock, name } = options
-  const target = connectionOptions(options.servers)
+  const target = connectionOptions(options.servers, options.tls)
   return keepConnected<NatsSession>({
     what: `${name} (NATS)`,
     log,

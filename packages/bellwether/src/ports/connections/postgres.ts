@@ -3,12 +3,13 @@
  * times out destroys the connection, because the next query would read the late answer. The connection keeper reconnects.
  */
 import pg from 'pg'
-import { deferred } from '@bellwether/base'
+import { deferred, defined } from '@bellwether/base'
 import type { Connection } from './connection-keeper.js'
 import { exchangeTimeoutMs } from '../retry.js'
 
 export interface DedicatedClient extends Connection {
-  query(text: string, values?: unknown[]): Promise<void>
+  /** `name`: the server parses and plans the statement once per connection. */
+  query(text: string, values?: unknown[], name?: string): Promise<void>
   onNotification(onPayload: (payload: string) => void): void
   /** Closes the socket at once, without the protocol's goodbye: for a connection that may be half open. */
   destroy(reason: Error): void
@@ -40,9 +41,9 @@ export async function openDedicatedClient(url: string, name: string): Promise<De
   return {
     closed: closed.promise,
     destroy: sever,
-    async query(text, values) {
+    async query(text, values, name) {
       try {
-        await client.query(text, values)
+        await client.query({ text, ...defined({ values, name }) })
       } catch (error) {
         const reason = error instanceof Error ? error : new Error(String(error))
         // After an error that the server reported the connection is usable; after any other error it may not be.

@@ -3,10 +3,11 @@
  * account: the owner of an existing cluster, else `postgres`, else `bellwether` (created if needed), else `nobody`. Other users
  * run it as themselves. Access to a path is tested by running `test` as that account.
  */
-import { chown, stat } from 'node:fs/promises'
+import { lstat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { Terminal } from '@bellwether/protocol'
 import type { Layout } from './layout.js'
+import { chownTo } from './own-file.js'
 import { runProgram, type Account } from './program.js'
 
 const ownAccount = 'bellwether'
@@ -14,10 +15,11 @@ const shortMs = 10_000
 
 export async function chooseAccount(layout: Layout): Promise<Account> {
   const self = process.getuid?.()
-  const owner = await stat(layout.cluster).catch((error: NodeJS.ErrnoException) => {
+  const owner = await lstat(layout.cluster).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return undefined
     throw error
   })
+  if (owner?.isDirectory() === false) throw notAFolder(layout.cluster)
   if (self !== 0) {
     if (owner && owner.uid !== self) throw foreignCluster(layout.cluster, owner.uid)
     return { name: `uid ${self}` }
@@ -38,10 +40,6 @@ export async function grantFolder(account: Account, layout: Layout): Promise<voi
   await chownTo(account, layout.dataDir)
   await chownTo(account, layout.lock) // so that the account may later start by itself, without root
   await requireAccess(account, layout.dataDir, ['-w'])
-}
-
-export async function chownTo(account: Account, path: string): Promise<void> {
-  if (account.ids) await chown(path, account.ids.uid, account.ids.gid)
 }
 
 async function requireAccess(account: Account, path: string, how: string[]): Promise<void> {
@@ -83,6 +81,13 @@ function foreignCluster(cluster: string, uid: number): Terminal {
   return new Terminal(`Cannot use the database in "${cluster}": it belongs to another user (uid ${uid})`, {
     code: 'folder_not_ours',
     hint: 'Run Bellwether as that user or as root, or choose another folder with --data DIR.',
+  })
+}
+
+function notAFolder(cluster: string): Terminal {
+  return new Terminal(`Cannot use the database in "${cluster}": it is a link or a file, not a folder`, {
+    code: 'folder_not_ours',
+    hint: 'Move the folder of the database back to its place, or choose another folder with --data DIR.',
   })
 }
 

@@ -2,14 +2,14 @@
  * Creates and checks the cluster's files. Creation is atomic: initdb works in a temporary folder, which is then renamed. An
  * identity file in the cluster records its password and system identifier. Called only under the folder lock.
  */
-import { open, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { open, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { endianness } from 'node:os'
 import { basename, join } from 'node:path'
 import { systemRandom } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
-import { chownTo } from './account.js'
 import type { Binaries } from './binaries.js'
 import { newClusterPrefix, type Layout } from './layout.js'
+import { writeOwnFile } from './own-file.js'
 import { runProgram, type Account } from './program.js'
 import { confText, type Settings } from './settings.js'
 
@@ -39,7 +39,7 @@ export async function createCluster(
   const passwordFile = `${making}.password`
   const password = hex(24)
   try {
-    await writePrivate(passwordFile, `${password}\n`, account)
+    await writeOwnFile(passwordFile, `${password}\n`, { account })
     const ran = await runProgram(
       binaries.initdb,
       [
@@ -60,9 +60,9 @@ export async function createCluster(
     if (!ran.ok) throw initdbFailed(ran.stderr || ran.stdout)
     const systemIdentifier = await readSystemIdentifier(making)
     const identity: Identity = { systemIdentifier, password }
-    await writePrivate(join(making, basename(layout.identity)), `${JSON.stringify(identity)}\n`, account)
-    await writeFile(join(making, 'postgresql.conf'), `\ninclude_if_exists = '${basename(layout.conf)}'\n`, {
-      flag: 'a',
+    await writeOwnFile(join(making, basename(layout.identity)), `${JSON.stringify(identity)}\n`, { account })
+    await writeOwnFile(join(making, 'postgresql.conf'), `\ninclude_if_exists = '${basename(layout.conf)}'\n`, {
+      way: 'append',
     })
     await rename(making, layout.cluster)
     await syncFolder(layout.dataDir)
@@ -86,7 +86,7 @@ export async function readIdentity(layout: Layout, binaries: Binaries): Promise<
 }
 
 export async function writeConf(layout: Layout, account: Account, settings: Settings): Promise<void> {
-  await writePrivate(`${layout.conf}.new`, confText(settings), account)
+  await writeOwnFile(`${layout.conf}.new`, confText(settings), { account })
   await rename(`${layout.conf}.new`, layout.conf)
 }
 
@@ -94,11 +94,6 @@ export async function writeConf(layout: Layout, account: Account, settings: Sett
 async function readSystemIdentifier(cluster: string): Promise<string> {
   const control = await readFile(join(cluster, 'global', 'pg_control'))
   return String(endianness() === 'LE' ? control.readBigUInt64LE(0) : control.readBigUInt64BE(0))
-}
-
-async function writePrivate(path: string, text: string, account: Account): Promise<void> {
-  await writeFile(path, text, { mode: 0o600, flush: true })
-  await chownTo(account, path)
 }
 
 async function syncFolder(path: string): Promise<void> {

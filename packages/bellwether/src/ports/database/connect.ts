@@ -1,6 +1,5 @@
 /**
  * Opens one connection to PostgreSQL: checks the URL and the server's version and sets the timeouts. pool.ts does the pooling.
- * `openListener` is for LISTEN only and needs a URL that reaches the server without a pooler.
  */
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import pg from 'pg'
@@ -73,33 +72,6 @@ async function probe(options: ConnectOptions, bounds: Bounds): Promise<Bounds> {
   }
 }
 
-export interface ListenerOptions extends Omit<ConnectOptions, 'statementTimeoutMs'> {
-  /** Called once if the connection is lost for any reason other than our own `end()`. */
-  readonly onLost: (error: Error) => void
-}
-
-/** A separate connected client for LISTEN. The bell reconnects it. */
-export async function openListener(options: ListenerOptions): Promise<pg.Client> {
-  const client = connectable(options.url, {
-    ...clientConfig(options, 'role'),
-    query_timeout: options.connectTimeoutMs ?? connectTimeoutMs,
-  })
-  let reported = true
-  client.on('error', (error: Error) => {
-    if (reported) return
-    reported = true
-    options.onLost(error)
-  })
-  try {
-    await client.connect()
-  } catch (error) {
-    await client.end().catch(() => undefined)
-    throw translateError(error)
-  }
-  reported = false
-  return client
-}
-
 function connectable(url: string, config: pg.ClientConfig): pg.Client {
   if (!/^postgres(ql)?:\/\//.test(url)) throw badUrl()
   try {
@@ -107,8 +79,20 @@ function connectable(url: string, config: pg.ClientConfig): pg.Client {
     client.on('error', () => undefined) // without a listener an error while idle would crash the process; the next call rejects
     return client
   } catch (error) {
-    throw badUrl(error)
+    throw isFileError(error) ? unreadable(error) : badUrl(error)
   }
+}
+
+/** The driver reads the files of sslrootcert, sslcert and sslkey. */
+const isFileError = (error: unknown): error is Error & { readonly path: string } =>
+  error instanceof Error && 'syscall' in error && 'path' in error
+
+function unreadable(error: Error & { readonly path: string }): InvalidInput {
+  return new InvalidInput(`Cannot read ${error.path}: ${error.message}`, {
+    code: 'cannot_read_file',
+    cause: error,
+    hint: 'Correct sslrootcert, sslcert or sslkey in [database] url; this account must be able to read the file.',
+  })
 }
 
 /** The message leaves the URL out because it contains a password. */

@@ -6,9 +6,10 @@
  */
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { readFile, writeFile } from 'node:fs/promises'
-import { poll, systemClock } from '@bellwether/base'
+import { readFile } from 'node:fs/promises'
+import { hasCode, poll, systemClock } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
+import { writeOwnFile } from './own-file.js'
 import { processStart } from './postmaster.js'
 
 export interface FolderLock {
@@ -40,11 +41,11 @@ for signal in INT QUIT KILL; do
   for step in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do runs && sleep 0.1; done
 done`
 
-// File 3 is the lock: what outlives the holder must not keep it.
+// File 3 is the lock: what outlives the holder must not keep it. The script waits for the lock, which its holder may not have released yet.
 const hold = `echo held
 read -r word
 if [ "$word" != release ] && [ -n "$1" ]; then
-  (sleep "$2"; exec flock -n "$0" sh -c "$3" "$1") 3>&- < /dev/null > /dev/null 2>&1 &
+  (sleep "$2"; exec flock -w 5 "$0" sh -c "$3" "$1") 3>&- < /dev/null > /dev/null 2>&1 &
 fi`
 
 export async function takeFolderLock(path: string, options: FolderLockOptions = {}): Promise<FolderLock> {
@@ -58,6 +59,12 @@ export async function takeFolderLock(path: string, options: FolderLockOptions = 
   })
   if (later === undefined || later === 'in use') throw await folderInUse(path)
   return later
+}
+
+/** Takes a lock that protects no database. Undefined: another process has it. */
+export async function tryFolderLock(path: string): Promise<FolderLock | undefined> {
+  const lock = await tryLock(path, {})
+  return lock === 'in use' ? undefined : lock
 }
 
 async function tryLock(
@@ -75,7 +82,7 @@ async function tryLock(
   const ended = new Promise<void>((resolve) => holder.once('close', () => resolve()))
   if ((await taken(holder, path)) === 'in use') return 'in use'
   let releasing = false
-  await writeFile(path, `${JSON.stringify({ pid: process.pid, since: new Date().toISOString() })}\n`).catch(
+  await writeOwnFile(path, `${JSON.stringify({ pid: process.pid, since: new Date().toISOString() })}\n`).catch(
     async (error: unknown) => {
       holder.stdin.end('release\n')
       await ended
@@ -105,14 +112,14 @@ async function taken(holder: ChildProcess, path: string): Promise<'held' | 'in u
     if (outcome === inUse) return 'in use'
     throw lockFailed(path, stderr.trim() || `flock ended with ${outcome}`)
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') throw flockMissing(error)
+    if (hasCode(error, 'ENOENT')) throw flockMissing(error)
     throw error
   } finally {
     clearTimeout(timer)
   }
 }
 
-/** The process that the lock's file names; undefined while it is written. */
+/** The process that the lock's file names; undefined while it is written, or if the file is gone or unreadable. */
 async function ownerOf(path: string): Promise<number | undefined> {
   const text = await readFile(path, 'utf8').catch(() => '')
   const pid = /"pid":(\d+)/.exec(text)?.[1]

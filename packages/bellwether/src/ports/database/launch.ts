@@ -4,14 +4,14 @@
  * running postmaster.
  */
 import { spawn, type ChildProcess } from 'node:child_process'
-import { mkdir, rm, writeFile } from 'node:fs/promises'
+import { mkdir, rm } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { poll, systemClock } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
-import { chownTo } from './account.js'
 import type { Binaries } from './binaries.js'
 import { readIfExists } from './cluster.js'
 import type { Layout } from './layout.js'
+import { chownTo, writeOwnFile } from './own-file.js'
 import { type Postmaster, readPidFile, stopPostmaster } from './postmaster.js'
 import { idsOf, plainEnv, type Account } from './program.js'
 import { openServerLog } from './server-log.js'
@@ -46,8 +46,7 @@ export async function launchPostmaster(launch: Launch): Promise<Postmaster> {
 
 /** Saves the port for the next start, so that clients with this URL can reconnect after a restart. */
 export async function savePort({ layout, account }: Launch, port: number): Promise<void> {
-  await writeFile(layout.lastPort, `${port}\n`)
-  await chownTo(account, layout.lastPort)
+  await writeOwnFile(layout.lastPort, `${port}\n`, { account })
 }
 
 /** A running postmaster, or the log's explanation of the failed start. */

@@ -76,7 +76,18 @@ export function translateError(error: unknown): Error {
   return refusedLogin(error, code) ?? error
 }
 
+/** Codes of Node and OpenSSL for a certificate that is not accepted, and the driver's words for a server without TLS. */
+const tlsCodes = /^(?:ERR_(?:TLS|SSL|OSSL)|CERT_|UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO|HOSTNAME_MISMATCH|INVALID_CA)/
+const withoutTls = 'The server does not support SSL connections'
+
 function refusedLogin(error: Error, code: string): InvalidInput | undefined {
+  if (tlsCodes.test(code) || error.message === withoutTls) {
+    return new InvalidInput(`Cannot open a TLS connection to the database: ${error.message}`, {
+      code: 'database_tls',
+      cause: error,
+      hint: 'Check the host, sslmode and sslrootcert (the file of the authority that signed the server’s certificate) in [database] url. The certificate must name the host.',
+    })
+  }
   if (code === '28P01' || code === '28000') {
     return new InvalidInput(`The database rejected the login: ${error.message}`, {
       code: 'database_login',

@@ -12,7 +12,7 @@ import { isBroken, translateError } from './pg-errors.js'
 export interface PoolOptions extends ConnectOptions {
   /** Default 10: enough to keep a small server busy without queues inside it. */
   readonly poolSize?: number
-  /** Called if an idle connection is lost; for counting and logging only. */
+  /** Called if a connection is lost before `close`; for counting and logging only. */
   readonly onLost?: (error: Error) => void
   /** Called once, if a pooler gives each transaction another connection without its prepared statements. */
   readonly onUnprepared?: (error: Error) => void
@@ -28,10 +28,14 @@ export async function openDatabase(options: PoolOptions): Promise<Database> {
     max: options.poolSize ?? 10,
     idleTimeoutMillis: 60_000, // closes the extra connections of a burst after a minute
   })
-  const onLost = options.onLost ?? (() => undefined)
+  let closing: Promise<void> | undefined
   // A connection that is lost while idle, or between two statements of a transaction, emits 'error', which would end the
   // process without a listener. The next use of the connection rejects.
-  pool.on('connect', (client) => client.on('error', onLost))
+  const onError = (error: Error) => {
+    // A server that stops right after `close` may end a connection before its socket has closed.
+    if (closing === undefined) options.onLost?.(error)
+  }
+  pool.on('connect', (client) => client.on('error', onError))
   pool.on('error', () => undefined) // the pool emits the same event again
 
   let prepares = true
@@ -44,7 +48,6 @@ export async function openDatabase(options: PoolOptions): Promise<Database> {
   }
   const outgoing = (statement: Statement): pg.QueryConfig => (prepares ? statement : plain(statement)) as pg.QueryConfig
 
-  let closing: Promise<void> | undefined
   return {
     // Hot path: one promise on top of the driver's. The driver copies the statement before it adds its own fields.
     query: <Row extends object>(statement: Statement) =>

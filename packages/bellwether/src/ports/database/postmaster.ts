@@ -89,13 +89,13 @@ export async function processStart(pid: number): Promise<string | undefined> {
 export function watchPostmaster(pid: number, port: number, start: string): Postmaster {
   let timer: NodeJS.Timeout | undefined
   const exited = new Promise<string>((resolve) => {
-    const look = async () => {
+    const check = async () => {
       const now = await processStart(pid).catch(() => start) // a failed read does not mean that it has ended
       if (now !== start) return resolve('the process has ended')
-      timer = setTimeout(() => void look(), 500)
+      timer = setTimeout(() => void check(), 500)
       timer.unref()
     }
-    void look()
+    void check()
   })
   return {
     pid,

@@ -2,8 +2,9 @@
  * The server's log file. The server writes it directly, so logging continues after this process ends. At the size limit the
  * text moves to one older file and the log is truncated, which is safe because the server appends.
  */
-import { copyFile, open, stat, truncate } from 'node:fs/promises'
-import { chownTo } from './account.js'
+import { constants } from 'node:fs'
+import { copyFile, lstat, rm } from 'node:fs/promises'
+import { openOwnFile } from './own-file.js'
 import type { Account } from './program.js'
 
 export interface ServerLog {
@@ -19,15 +20,20 @@ const tailBytes = 4_096
 export async function rotateLog(path: string): Promise<void> {
   const size = await sizeOf(path)
   if (size <= maxBytes) return
-  await copyFile(path, `${path}.1`)
-  await truncate(path)
+  await rm(`${path}.1`, { force: true })
+  await copyFile(path, `${path}.1`, constants.COPYFILE_EXCL)
+  const file = await openOwnFile(path, 'append')
+  try {
+    await file.truncate()
+  } finally {
+    await file.close()
+  }
 }
 
 export async function openServerLog(path: string, account: Account): Promise<ServerLog> {
   await rotateLog(path)
   const from = await sizeOf(path)
-  const file = await open(path, 'a+', 0o600)
-  await chownTo(account, path)
+  const file = await openOwnFile(path, 'append', account)
   return {
     fd: file.fd,
     tail: async () => {
@@ -42,7 +48,7 @@ export async function openServerLog(path: string, account: Account): Promise<Ser
 }
 
 async function sizeOf(path: string): Promise<number> {
-  return stat(path).then(
+  return lstat(path).then(
     ({ size }) => size,
     (error: NodeJS.ErrnoException) => {
       if (error.code === 'ENOENT') return 0

@@ -6,6 +6,7 @@
 import { constants } from 'node:fs'
 import * as fs from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { hasCode } from '@bellwether/base'
 
 /** An append-only file. Several processes may have it open; each append goes to the current end. */
 export interface LogFile {
@@ -57,15 +58,11 @@ const { O_RDONLY, O_RDWR, O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_WRONLY, O
 // O_NONBLOCK: opening a FIFO in place of a file must not block.
 const safeFlags = O_NOFOLLOW | O_NONBLOCK
 
-function code(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : ''
-}
-
 async function orMissing<T>(work: Promise<T>): Promise<T | 'missing'> {
   try {
     return await work
   } catch (error) {
-    if (code(error) === 'ENOENT') return 'missing'
+    if (hasCode(error, 'ENOENT')) return 'missing'
     throw error
   }
 }
@@ -145,7 +142,7 @@ export const systemDisk: Disk = {
       await fs.link(draft, path)
       return 'created'
     } catch (error) {
-      if (code(error) === 'EEXIST') return 'taken'
+      if (hasCode(error, 'EEXIST')) return 'taken'
       throw error
     } finally {
       await systemDisk.remove(draft)
@@ -168,7 +165,7 @@ export const systemDisk: Disk = {
       await fs.link(from, to)
       return 'linked'
     } catch (error) {
-      if (code(error) === 'EEXIST') return 'taken'
+      if (hasCode(error, 'EEXIST')) return 'taken'
       throw error
     }
   },

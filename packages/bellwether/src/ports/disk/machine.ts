@@ -5,7 +5,7 @@
 import { readFileSync, readlinkSync } from 'node:fs'
 import { readFile, realpath, statfs } from 'node:fs/promises'
 import { hostname } from 'node:os'
-import { defined } from '@bellwether/base'
+import { defined, hasCode } from '@bellwether/base'
 
 export interface Machine {
   readonly host: string
@@ -77,13 +77,14 @@ const magic: Readonly<Record<number, string>> = {
   0x0bd00bd0: 'lustre',
 }
 
-function alive(pid: number): boolean {
+/** Whether a process with this number exists. */
+export function alive(pid: number): boolean {
   try {
     process.kill(pid, 0)
     return true
   } catch (error) {
     // EPERM: the process exists and belongs to another user.
-    return error instanceof Error && 'code' in error && error.code === 'EPERM'
+    return hasCode(error, 'EPERM')
   }
 }
 
@@ -104,6 +105,7 @@ export const systemMachine: Machine = {
   },
   async filesystem(path) {
     const [real, { type }] = [await realpath(path), await statfs(path)]
+    // Without /proc, the magic number of the filesystem decides.
     const mounts = await readFile('/proc/self/mountinfo', 'utf8').catch(() => '')
     return mountType(mounts, real) ?? magic[type]
   },

@@ -1,6 +1,7 @@
 /** Removes folders that have not changed for a long time, such as those of old runs. */
 import { lstat, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { hasCode } from '@bellwether/base'
 
 // Keeps one sweep short; the next sweep removes the rest.
 const sweepMax = 500
@@ -16,7 +17,7 @@ export async function removeOldFolders(
   try {
     names = await readdir(parent)
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return removed
+    if (hasCode(error, 'ENOENT')) return removed
     throw error
   }
   for (const name of names) {

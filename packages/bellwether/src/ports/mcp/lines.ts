@@ -8,10 +8,6 @@ import { atNewlines } from '../processes/capture.js'
 /** The code of the error that replaces a message that was too long. */
 export const tooLargeCode = -32_099
 
-export interface MessageLines {
-  add(chunk: Buffer): void
-}
-
 export interface LineOptions {
   readonly maxBytes: number
   readonly onMessage: (message: unknown) => void
@@ -22,16 +18,16 @@ export interface LineOptions {
 // Enough to find an id at either end of a message; servers write it first or last.
 const endBytes = 256
 
-export function messageLines({ maxBytes, onMessage, onError }: LineOptions): MessageLines {
+export function messageLines({ maxBytes, onMessage, onError }: LineOptions) {
   let parts: Buffer[] = []
-  let bytesHeld = 0
+  let bufferedBytes = 0
   let first = ''
   let last = ''
 
   function take(part: Buffer): void {
     if (part.length === 0) return
-    bytesHeld += part.length
-    if (bytesHeld <= maxBytes) return void parts.push(part)
+    bufferedBytes += part.length
+    if (bufferedBytes <= maxBytes) return void parts.push(part)
     if (parts.length > 0) first = Buffer.concat(parts).subarray(0, endBytes).toString('latin1')
     parts = []
     last = (last + part.subarray(-endBytes).toString('latin1')).slice(-endBytes)
@@ -39,10 +35,10 @@ export function messageLines({ maxBytes, onMessage, onError }: LineOptions): Mes
 
   function finish(): void {
     const line = parts
-    const bytes = bytesHeld
+    const bytes = bufferedBytes
     const ends = [first, last] as const
     parts = []
-    bytesHeld = 0
+    bufferedBytes = 0
     first = last = ''
     if (bytes === 0) return
     if (bytes > maxBytes) tooLong(bytes, ends)

@@ -214,14 +214,16 @@ export function openMcpServer(options: McpServerOptions): McpServer {
     name,
     tools: () => listed,
     async call(tool, args, { timeoutMs, signal }) {
-      const one = await session(signal)
+      const connected = await session(signal)
       try {
         const params = { name: tool, arguments: args }
         const limits = { signal, timeout: timeoutMs + slackMs }
-        return toMcpResult(await one.client.request({ method: 'tools/call', params }, CallToolResultSchema, limits))
+        return toMcpResult(
+          await connected.client.request({ method: 'tools/call', params }, CallToolResultSchema, limits),
+        )
       } catch (error) {
-        const failure = one.overflowed() ? tooLarge() : failureOf(name, error)
-        if (failure.lost) one.disconnect(error)
+        const failure = connected.overflowed() ? tooLarge() : failureOf(name, error)
+        if (failure.lost) connected.disconnect(error)
         throw failure.failure
       }
     },

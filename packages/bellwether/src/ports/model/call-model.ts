@@ -39,6 +39,8 @@ export interface ModelCall {
   readonly timeouts: ModelTimeouts
   /** How long all tries together wait for a busy provider. */
   readonly busyTimeoutMs: number
+  /** A longer pause that the provider asks for ends the call. Default: none does. */
+  readonly parkAfterMs?: number | undefined
   readonly signal: AbortSignal
   /** Called before each try; false forbids it. */
   beforeTry(tries: number): Promise<boolean>
@@ -49,7 +51,7 @@ export interface ModelCall {
 }
 
 export type ModelCallResult =
-  | { readonly what: 'answered'; readonly answer: ModelResponse; readonly tries: number }
+  | { readonly what: 'answered'; readonly response: ModelResponse; readonly tries: number }
   | { readonly what: 'failed'; readonly failure: ModelFailure; readonly tries: number }
   | { readonly what: 'refused'; readonly tries: number }
   | { readonly what: 'halted' }
@@ -62,6 +64,7 @@ export async function callModel(model: Model, request: ModelRequest, call: Model
     if (pass === undefined)
       return signal.aborted ? { what: 'halted' } : { what: 'failed', failure: busyTooLong, tries: tries - 1 }
     let failure: ModelFailure
+    let parked: boolean
     try {
       if (!(await call.beforeTry(tries))) {
         pass.release('failed')
@@ -69,20 +72,22 @@ export async function callModel(model: Model, request: ModelRequest, call: Model
       }
       const tried = await tryOnce(model, request, call)
       if (signal.aborted) return { what: 'halted' }
-      if ('answer' in tried) {
+      if ('response' in tried) {
         pass.release('ok')
-        await call.afterTry(tries, tried.answer.usage ?? 'unknown')
-        return { what: 'answered', answer: tried.answer, tries }
+        await call.afterTry(tries, tried.response.usage ?? 'unknown')
+        return { what: 'answered', response: tried.response, tries }
       }
       const raw = modelFailure(tried.error, clock.wallMs())
       failure = { ...raw, message: model.redact?.(raw.message) ?? raw.message }
-      pass.release(failure.busy ? 'busy' : 'failed', failure.afterMs)
+      parked = isParked(failure, call)
+      // The other callers find the account held; they need not wait for the limiter.
+      pass.release(failure.busy && !parked ? 'busy' : 'failed', failure.afterMs)
       await call.afterTry(tries, failure.unbilled ? 'nothing' : 'unknown')
     } finally {
       pass.release('failed')
     }
     const next = decideRetry(call.retry, tries, failure, call.random.next())
-    if (!next.retry) return { what: 'failed', failure, tries }
+    if (!next.retry || parked) return { what: 'failed', failure, tries }
     log.warn(
       { model: model.name, tries, code: failure.code, waitMs: next.waitMs, reason: failure.message },
       'model call failed and will be retried',
@@ -92,6 +97,10 @@ export async function callModel(model: Model, request: ModelRequest, call: Model
     if (signal.aborted) return { what: 'halted' }
   }
 }
+
+/** Whether the account is to be held: the provider asks for a longer pause than a worker waits. */
+export const isParked = ({ busy, afterMs }: ModelFailure, { parkAfterMs = Infinity }: Pick<ModelCall, 'parkAfterMs'>) =>
+  busy && afterMs > 0 && afterMs >= parkAfterMs
 
 const busyTooLong: ModelFailure = {
   retryable: true,
@@ -132,7 +141,7 @@ async function tryOnce(
   model: Model,
   request: ModelRequest,
   call: ModelCall,
-): Promise<{ readonly answer: ModelResponse } | { readonly error: unknown }> {
+): Promise<{ readonly response: ModelResponse } | { readonly error: unknown }> {
   const { clock, timeouts: times, signal } = call
   const stop = linkAbort(signal)
   const settled = new AbortController()
@@ -162,7 +171,7 @@ async function tryOnce(
     // A provider that ignores the signal is abandoned.
     return await Promise.race([
       reading.then(
-        (answer) => ({ answer }),
+        (response) => ({ response }),
         (error: unknown) => ({ error }),
       ),
       stopped,

@@ -4,6 +4,7 @@
  */
 import { Retryable, Terminal } from '@bellwether/protocol'
 import { classify, classifyStatus, type Failure } from '../retry.js'
+import { resetMs } from './reset.js'
 
 export interface ModelFailure extends Failure {
   /** The code in the turn's error. */
@@ -21,8 +22,10 @@ export function modelFailure(error: unknown, nowMs: number): ModelFailure {
   const clean = (text: string) => text.toWellFormed().replaceAll('\0', '').slice(0, messageMaxChars)
   if (isRefusal(error)) {
     const { statusCode } = error
-    const code = codeOf(statusCode, `${error.message} ${error.responseBody ?? ''}`)
-    const failure = classifyStatus(statusCode, retryAfterMs(error.responseHeaders ?? {}, nowMs))
+    const failure = classifyStatus(statusCode, resetMs(error.responseHeaders ?? {}, error.responseBody ?? '', nowMs))
+    const named = codeOf(statusCode, `${error.message} ${error.responseBody ?? ''}`)
+    // Money does not come back by itself: a refusal that names a reset is a limit, whatever else its message says.
+    const code = named === 'model_quota' && failure.afterMs > 0 ? 'model_busy' : named
     const hopeless = code === 'model_quota' || code === 'model_context_exceeded'
     return {
       ...failure,
@@ -80,16 +83,4 @@ function deepest(error: Error): string {
     at = at.cause
   }
   return text
-}
-
-/** From seconds, a date or milliseconds; 0 if absent or invalid. */
-export function retryAfterMs(headers: Readonly<Record<string, string>>, nowMs: number): number {
-  const precise = Number(headers['retry-after-ms'])
-  if (headers['retry-after-ms'] !== undefined && Number.isFinite(precise) && precise > 0) return precise
-  const retryAfter = headers['retry-after']
-  if (retryAfter === undefined) return 0
-  const seconds = Number(retryAfter)
-  if (Number.isFinite(seconds)) return Math.max(0, seconds * 1_000)
-  const at = Date.parse(retryAfter)
-  return Number.isNaN(at) ? 0 : Math.max(0, at - nowMs)
 }

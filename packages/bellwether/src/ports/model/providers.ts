@@ -22,6 +22,14 @@ export type Models = (name: string) => Model
 const openaiUrl = 'https://api.openai.com/v1'
 const anthropicUrl = 'https://api.anthropic.com/v1'
 
+const whereSet = 'where `bellwether up` or the worker is started, and restart it. See docs/guides/models.md.'
+
+const noKey = (model: string, variable: string) =>
+  new InvalidInput(`The model "${model}" needs an API key`, {
+    code: 'model_not_set_up',
+    hint: `Set ${variable} ${whereSet}`,
+  })
+
 export function openModels({ env, scripts = {} }: ProvidersOptions): Models {
   const set = (name: string) => {
     const value = env[name]?.trim()
@@ -34,10 +42,12 @@ export function openModels({ env, scripts = {} }: ProvidersOptions): Models {
     const apiKey = set(`${prefix}_API_KEY`)
     const baseURL = set(`${prefix}_BASE_URL`) ?? (provider === 'openai' && apiKey !== undefined ? openaiUrl : undefined)
     if (baseURL === undefined) {
-      throw new InvalidInput(`The provider "${provider}" of the model "${model}" is not configured`, {
-        code: 'model_not_set_up',
-        hint: `Set ${prefix}_BASE_URL (and ${prefix}_API_KEY) in the worker's environment. See docs/models.md.`,
-      })
+      throw provider === 'openai'
+        ? noKey(model, 'OPENAI_API_KEY')
+        : new InvalidInput(`The provider "${provider}" of the model "${model}" is not configured`, {
+            code: 'model_not_set_up',
+            hint: `Set ${prefix}_BASE_URL (and ${prefix}_API_KEY) ${whereSet}`,
+          })
     }
     checkUrl(baseURL, `${prefix}_BASE_URL`)
     const own = new URL(baseURL).hostname === new URL(openaiUrl).hostname
@@ -50,7 +60,7 @@ export function openModels({ env, scripts = {} }: ProvidersOptions): Models {
     })
     return sdkModel({
       name: `${provider}/${model}`,
-      account: accountOf(provider, baseURL, apiKey),
+      account: set(`${prefix}_ACCOUNT`) ?? accountOf(provider, baseURL, apiKey),
       model: provide.chatModel(model),
       key: apiKey,
     })
@@ -59,15 +69,12 @@ export function openModels({ env, scripts = {} }: ProvidersOptions): Models {
   function anthropic(model: string): Model {
     const apiKey = set('ANTHROPIC_API_KEY')
     if (apiKey === undefined) {
-      throw new InvalidInput(`The model "${model}" needs an API key`, {
-        code: 'model_not_set_up',
-        hint: "Set ANTHROPIC_API_KEY in the worker's environment. See docs/models.md.",
-      })
+      throw noKey(model, 'ANTHROPIC_API_KEY')
     }
     const baseURL = anthropicBase(set('ANTHROPIC_BASE_URL') ?? anthropicUrl)
     return sdkModel({
       name: `anthropic/${model}`,
-      account: accountOf('anthropic', baseURL, apiKey),
+      account: set('ANTHROPIC_ACCOUNT') ?? accountOf('anthropic', baseURL, apiKey),
       model: createAnthropic({ apiKey, baseURL }).languageModel(model),
       key: apiKey,
       cacheMark: { anthropic: { cacheControl: { type: 'ephemeral' } } },
@@ -113,10 +120,11 @@ function newerLimit({ max_tokens: limit, ...body }: Record<string, unknown>): Re
   return limit === undefined ? body : { ...body, max_completion_tokens: limit }
 }
 
+/** Calls with the same endpoint and key share the limits of their provider. The name shows neither. */
 function accountOf(provider: string, url: string, key: string | undefined): string {
   const mark = createHash('sha256')
-    .update(key ?? '')
+    .update(`${url}\n${key ?? ''}`)
     .digest('hex')
-    .slice(0, 12)
-  return `${provider} ${url} ${mark}`
+    .slice(0, 8)
+  return `${provider}-${mark}`
 }

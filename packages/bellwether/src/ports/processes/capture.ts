@@ -11,25 +11,25 @@ export interface Tail {
 
 export function keepTail(maxBytes: number): Tail {
   let chunks: Buffer[] = []
-  let bytesHeld = 0
+  let bufferedBytes = 0
   let bytes = 0
   const trim = () => {
     const all = Buffer.concat(chunks)
     // A copy, because a slice would keep the larger buffer in memory.
     const end = Buffer.from(all.subarray(Math.max(0, all.length - maxBytes)))
     chunks = [end]
-    bytesHeld = end.length
+    bufferedBytes = end.length
   }
   return {
     add(chunk) {
       bytes += chunk.length
       chunks.push(chunk)
-      bytesHeld += chunk.length
+      bufferedBytes += chunk.length
       // At twice the limit, so that each byte is copied once or twice and not with every chunk.
-      if (bytesHeld > maxBytes * 2) trim()
+      if (bufferedBytes > maxBytes * 2) trim()
     },
     text() {
-      if (bytesHeld > maxBytes) trim()
+      if (bufferedBytes > maxBytes) trim()
       const all = Buffer.concat(chunks)
       let from = 0
       if (bytes > all.length) while (from < all.length && from < 4 && (all[from]! & 0xc0) === 0x80) from += 1
@@ -63,16 +63,16 @@ export function splitLines(
   onLine: (line: string) => void,
 ): { add(chunk: Buffer): void; end(): void } {
   let parts: Buffer[] = []
-  let held = 0
+  let lineBytes = 0
   const finish = () => {
-    if (held > 0 && held <= maxBytes) onLine(Buffer.concat(parts).toString('utf8'))
+    if (lineBytes > 0 && lineBytes <= maxBytes) onLine(Buffer.concat(parts).toString('utf8'))
     parts = []
-    held = 0
+    lineBytes = 0
   }
   const take = (part: Buffer) => {
     if (part.length === 0) return
-    held += part.length
-    if (held <= maxBytes) parts.push(part)
+    lineBytes += part.length
+    if (lineBytes <= maxBytes) parts.push(part)
     else parts = []
   }
   return { add: atNewlines(take, finish), end: finish }

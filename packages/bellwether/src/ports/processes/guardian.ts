@@ -229,41 +229,41 @@ export function openGuardian(options: GuardianOptions): Guardian {
       return current?.child.pid
     },
     async watch(token, sinceMs) {
-      const one: WatchedTurn = {
+      const turn: WatchedTurn = {
         untilMs: sinceMs + ttlMs,
         frozenMs: 0,
         lost: new AbortController(),
         released: new AbortController(),
       }
-      watched.set(token, one)
+      watched.set(token, turn)
       keepCleaner()
       const release = () => {
-        if (watched.get(token) !== one) return
+        if (watched.get(token) !== turn) return
         watched.delete(token)
-        one.released.abort()
+        turn.released.abort()
         void current?.send({ do: 'release', token })
       }
       let confirmed = false
       for (let candidate = running(); candidate !== undefined; candidate = confirmed ? undefined : running())
-        confirmed = await watchOn(candidate, token, one)
-      if (!confirmed || one.lost.signal.aborted) {
+        confirmed = await watchOn(candidate, token, turn)
+      if (!confirmed || turn.lost.signal.aborted) {
         release()
         throw new Retryable('Cannot start a command: the guardian is not running', { code: 'guardian_lost' })
       }
-      void checkExpiry(one)
+      void checkExpiry(turn)
       return {
-        lost: one.lost.signal,
-        expired: () => clock.monotonicMs() >= one.untilMs,
-        frozenMs: () => one.frozenMs + Math.max(0, clock.monotonicMs() - one.untilMs),
+        lost: turn.lost.signal,
+        expired: () => clock.monotonicMs() >= turn.untilMs,
+        frozenMs: () => turn.frozenMs + Math.max(0, clock.monotonicMs() - turn.untilMs),
         root(pid) {
-          one.pid = pid
+          turn.pid = pid
           void current?.send({ do: 'root', token, pid })
         },
         renew(renewedMs) {
-          if (one.lost.signal.aborted || renewedMs + ttlMs <= one.untilMs) return
-          one.frozenMs += Math.max(0, clock.monotonicMs() - one.untilMs)
-          one.untilMs = renewedMs + ttlMs
-          void current?.send({ do: 'renew', token, until: shared(one.untilMs) })
+          if (turn.lost.signal.aborted || renewedMs + ttlMs <= turn.untilMs) return
+          turn.frozenMs += Math.max(0, clock.monotonicMs() - turn.untilMs)
+          turn.untilMs = renewedMs + ttlMs
+          void current?.send({ do: 'renew', token, until: shared(turn.untilMs) })
         },
         release,
       }

@@ -16,7 +16,7 @@ export interface KillTreeOptions extends Omit<TreeSelector, 'self' | 'known'> {
 
 // A scan can miss a process in the middle of fork or exec: it has no environment yet, or its parent has just ended.
 const emptyScansNeeded = 3
-const lookBackoff = { mode: 'exponential', baseMs: 10, multiplier: 2, maxMs: 100, jitterPct: 0 } as const
+const scanBackoff = { mode: 'exponential', baseMs: 10, multiplier: 2, maxMs: 100, jitterPct: 0 } as const
 // A process that survives longer is stuck in the kernel (for example on a dead disk): it is reported, not waited for.
 const killMaxMs = 10_000
 // A program that forks without end is killed while it runs.
@@ -56,7 +56,7 @@ export async function killTree({ clock, graceMs, ...ties }: KillTreeOptions): Pr
     }
     if (empty === emptyScansNeeded) return []
     if (clock.monotonicMs() >= killAtMs + killMaxMs) return living
-    await clock.sleep(backoffMs({ backoff: lookBackoff }, scans))
+    await clock.sleep(backoffMs({ backoff: scanBackoff }, scans))
     scans = empty > 0 || isOver ? 1 : scans + 1
   }
 }
@@ -67,7 +67,7 @@ function findMembers(
   groups: Set<number>,
 ): number[] {
   const processes = readProcesses()
-  const own = processes.find((one) => one.pid === process.pid)
+  const own = processes.find((found) => found.pid === process.pid)
   const tree = processTree(processes, { ...ties, self: process.pid })
   for (const one of tree) {
     ties.known.set(one.pid, one.start)

@@ -86,7 +86,7 @@ export function readProcesses(): Process[] {
   try {
     names = readdirSync('/proc')
   } catch {
-    return []
+    return [] // no /proc
   }
   const found: Process[] = []
   for (const name of names) {

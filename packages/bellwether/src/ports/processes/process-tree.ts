@@ -15,7 +15,7 @@ export interface TreeSelector {
 }
 
 export function processTree(processes: readonly Process[], { wanted, root, self, known }: TreeSelector): Process[] {
-  const own = processes.find((one) => one.pid === self)
+  const own = processes.find((found) => found.pid === self)
   const foreign = new Set([0, 1, own?.session, own?.group])
   const sessions = new Set<number>()
   const pids = new Set<number>()

@@ -36,7 +36,7 @@ export function sendRenewals(channel: RenewalChannel, renewals: readonly Renewal
   try {
     const fd = Atomics.load(channel, file)
     // The first newline ends what an incomplete write left.
-    if (fd !== none) writeSync(fd, `\n${renewals.map((one) => `${JSON.stringify(one)}\n`).join('')}`)
+    if (fd !== none) writeSync(fd, `\n${renewals.map((renewal) => `${JSON.stringify(renewal)}\n`).join('')}`)
   } finally {
     Atomics.store(channel, lock, 0)
     Atomics.notify(channel, lock)

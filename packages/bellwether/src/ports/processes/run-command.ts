@@ -11,7 +11,7 @@ import { startCleaner } from './cleaner.js'
 import { inheritedEnvironment } from './environment.js'
 import { folderInside } from './folder.js'
 import { killTree } from './kill-tree.js'
-import { launch, type Launched } from './run.js'
+import { launch, type Launch, type Launched } from './run.js'
 import { tokenName } from './token.js'
 
 export interface CommandRequest {
@@ -26,7 +26,16 @@ export interface CommandRequest {
   readonly signal?: AbortSignal
   /** Whether a cleaner kills the command if this process is killed. */
   readonly endsWithProcess?: boolean
+  /** Puts the command into a sandbox. Default: it runs as it is. */
+  readonly enter?: Enter
 }
+
+/** Changes a command before it starts. `close` is called when it has ended. */
+export type Enter = (
+  command: Pick<Launch, 'command' | 'cwd' | 'env'>,
+) => Promise<Pick<Launch, 'command' | 'env' | 'onMessage'> & { readonly close: () => void }>
+
+const asItIs: Enter = async ({ command, env }) => ({ command, env, close: () => undefined })
 
 export interface CommandResult {
   /** null: a signal ended it, or it never started. */
@@ -60,25 +69,26 @@ export async function runCommand(
   request: CommandRequest,
   { clock, ids }: { readonly clock: Clock; readonly ids: Ids },
 ): Promise<CommandResult> {
-  const { command, signal } = request
+  const { command, signal, enter = asItIs } = request
   if (signal?.aborted === true) return notRun('the command was aborted')
   const token = ids.next()
   const cleaner = request.endsWithProcess === true ? startCleaner(token) : undefined
   const startedMs = clock.monotonicMs()
   const tail = keepTail(outputMaxBytes)
   let child: Launched
+  let leave = () => {}
   try {
-    child = launch({
+    const cwd = folderInside(request.root, request.cwd ?? '.')
+    const { close, ...inside } = await enter({
       command: typeof command === 'string' ? ['/bin/sh', '-c', command] : command,
-      cwd: folderInside(request.root, request.cwd ?? '.'),
+      cwd,
       env: { ...inheritedEnvironment(request.environment ?? []), [tokenName]: token },
-      stdin: '',
-      token,
-      name: token,
-      onOutput: (_stream, chunk) => tail.add(chunk),
     })
+    leave = close
+    child = launch({ ...inside, cwd, stdin: '', token, name: token, onOutput: (_stream, chunk) => tail.add(chunk) })
   } catch (error) {
     cleaner?.kill('SIGKILL')
+    leave()
     return notRun(errorMessage(error))
   }
   const stop = linkAbort(signal)
@@ -94,6 +104,7 @@ export async function runCommand(
   cleaner?.kill('SIGKILL')
   const exit = await child.exit
   await child.drain(clock, graceMs)
+  leave()
   const failure = exit.how === 'not_started' ? exit.message : wasAborted ? 'the command was aborted' : undefined
   return {
     exitCode: exit.how === 'exited' && !isOver ? exit.code : null,

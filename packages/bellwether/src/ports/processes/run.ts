@@ -13,13 +13,15 @@ export interface Launch {
   readonly cwd: string
   readonly env: Readonly<Record<string, string>>
   readonly stdin: string
+  /** Keeps stdin open after the text: `write` adds to it, and `endInput` closes it. */
+  readonly streams?: boolean | undefined
   /** The turn's token, which names its cgroup. */
   readonly token: string
   /** Part of the name of the temporary file for stdin. */
   readonly name: string
   readonly onOutput: (stream: 'stdout' | 'stderr', chunk: Buffer) => void
   /** Opens a channel for messages (structured clones) with a Node program. */
-  readonly onMessage?: (message: unknown) => void
+  readonly onMessage?: ((message: unknown, handle?: unknown) => void) | undefined
 }
 
 export interface Launched {
@@ -29,28 +31,38 @@ export interface Launched {
   drain(clock: Clock, maxMs: number): Promise<void>
   /** Has no effect after the program has ended, or without `onMessage`. */
   send(message: object): void
+  /** Have no effect after the program has ended, or without `streams`. */
+  write(text: string): void
+  endInput(): void
 }
 
-export function launch({ command, cwd, env, stdin, token, name, onOutput, onMessage }: Launch): Launched {
+export function launch({ command, cwd, env, stdin, streams, token, name, onOutput, onMessage }: Launch): Launched {
   const [program, ...args] = command
   const failed = (why: unknown): Launched => ({
     pid: undefined,
     exit: Promise.resolve(notStarted(why)),
     drain: () => Promise.resolve(),
     send: () => undefined,
+    write: () => undefined,
+    endInput: () => undefined,
   })
   if (program === undefined || program === '') return failed(new Error('The command is empty'))
   let started: Contained
   let prompt: number | undefined
   try {
-    prompt = spool(stdin, name)
-    started = spawnContained([program, ...args], { cwd, env, stdin: prompt, token, messages: onMessage !== undefined })
+    if (streams !== true) prompt = spool(stdin, name)
+    const input = prompt ?? 'pipe'
+    started = spawnContained([program, ...args], { cwd, env, stdin: input, token, messages: onMessage !== undefined })
   } catch (error) {
     return failed(error)
   } finally {
     if (prompt !== undefined) closeSync(prompt)
   }
   const { child, exit } = started
+  const input = child.stdin
+  // EPIPE after it has ended; the exit reports that.
+  input?.on('error', () => undefined)
+  input?.write(stdin)
   child.stdout?.on('data', (chunk: Buffer) => onOutput('stdout', chunk))
   child.stderr?.on('data', (chunk: Buffer) => onOutput('stderr', chunk))
   if (onMessage !== undefined) child.on('message', onMessage)
@@ -68,6 +80,8 @@ export function launch({ command, cwd, env, stdin, token, name, onOutput, onMess
       // EPIPE after it has ended; the exit reports that.
       if (child.connected) child.send(message, () => undefined)
     },
+    write: (text) => void (input?.writable === true && input.write(text)),
+    endInput: () => void input?.end(),
   }
 }
 

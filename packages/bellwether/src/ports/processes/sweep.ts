@@ -21,7 +21,7 @@ async function sweep({ clock, graceMs }: SweepOptions, outdated: (token: TurnTok
     const token = readToken(text)
     return token !== undefined && outdated(token)
   }
-  const found = readProcesses().filter((one) => one.token !== undefined && wanted(one.token)).length
+  const found = readProcesses().filter(({ token }) => token !== undefined && wanted(token)).length
   if (found > 0) await killTree({ clock, graceMs, wanted })
   return found
 }

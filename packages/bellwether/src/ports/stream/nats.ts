@@ -10,15 +10,14 @@ import type { JetStreamClient, PubAck } from '@nats-io/jetstream'
 import { jetstream, jetstreamManager, RetentionPolicy, StorageType } from '@nats-io/jetstream'
 import { headers } from '@nats-io/transport-node'
 import { isSubject, isTraceparent } from '../bell/ring.js'
-import type { NatsSession } from '../connections/nats.js'
+import type { NatsAddress, NatsSession } from '../connections/nats.js'
 import { keepNatsConnected } from '../connections/nats.js'
 import { exchangeTimeoutMs } from '../retry.js'
 import { cursorHeader, ensureStream, findCursor, hasApiCode, savePosition } from './position.js'
 import type { EventStream, StreamEvent } from './stream.js'
 import { isCursor, pointer } from './stream.js'
 
-export interface NatsStreamOptions {
-  readonly servers: string | readonly string[]
+export interface NatsStreamOptions extends NatsAddress {
   readonly log: Log
   readonly name?: string
   readonly clock?: Clock
@@ -48,7 +47,7 @@ interface End {
 export function natsStream(options: NatsStreamOptions): EventStream {
   const { log, clock = systemClock, random = systemRandom, timeoutMs = exchangeTimeoutMs } = options
   const { maxAgeSeconds = 7 * 86_400, maxBytes = 1024 ** 3, name = 'bellwether relay' } = options
-  const keeper = keepNatsConnected({ servers: options.servers, name, log, clock, random })
+  const keeper = keepNatsConnected({ servers: options.servers, tls: options.tls, name, log, clock, random })
   let end: End | undefined
 
   function unavailable(error: unknown): Error {

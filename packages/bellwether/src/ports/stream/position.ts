@@ -16,7 +16,7 @@ const streamNotFound = 10_059
 const nameInUse = 10_058
 // Other clients may have published after the relay's last event. Beyond this many messages (one or two seconds of reading)
 // the saved position is used, and events published after it are repeated.
-const lookBackMax = 10_000
+const searchedMax = 10_000
 
 interface Position {
   readonly created: string
@@ -70,7 +70,7 @@ export async function savePosition(client: JetStreamClient, position: Position, 
 async function storedCursor(manager: JetStreamManager, info: StreamInfo, after: number): Promise<string | undefined> {
   const { first_seq: first, last_seq: last, messages } = info.state
   if (messages === 0) return undefined
-  const from = Math.max(first, after + 1, last - lookBackMax)
+  const from = Math.max(first, after + 1, last - searchedMax)
   for (let seq = last; seq >= from; seq -= 1) {
     const message = await manager.streams.getMessage(info.config.name, { seq })
     const cursor = message?.header?.get(cursorHeader) ?? ''

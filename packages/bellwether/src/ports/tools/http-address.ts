@@ -55,7 +55,7 @@ export function isPublic(address: string): boolean {
 export function refusedAddress(host: string, address: string): ToolFailure {
   const where = host === address ? address : `${host} (${address})`
   return new ToolFailure(
-    `Cannot connect to ${where}: it is not a public address, and this tool may reach public addresses only`,
+    `Cannot connect to ${where}: it is not a public address, and this tool may reach public addresses only. If it is meant to, set "allow_private": true for the tool in tools.json`,
     { code: 'address_refused' },
   )
 }

@@ -27,6 +27,7 @@ export function inProcessPipe({ fusion, view, log, signal: stopping }: InProcess
     view,
     may: (other) => other === view,
     reaches: () => false,
+    isLive: () => true,
   }
   const app = bareApp({
     log,

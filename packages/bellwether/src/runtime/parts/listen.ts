@@ -3,10 +3,13 @@
  * as needed; established connections stay open. Node does not report errors of `accept`, so the receiver connects to itself
  * every 5 s.
  */
+import { Server as TlsServer } from 'node:tls'
 import { connect, Server as NetServer, type AddressInfo } from 'node:net'
-import { type Clock, errorMessage, type Log } from '@bellwether/base'
+import { errorMessage, hasCode, type Clock, type Log } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { FastifyInstance } from 'fastify'
+import { plain } from '../../client/sanitize.js'
+import { portHolder } from '../../ports/processes/port-holder.js'
 import { loop } from '../../ports/loop.js'
 import { backoffMs } from '../../ports/retry.js'
 
@@ -81,12 +84,14 @@ export function openReceiver({ clock, log, signal, onChange }: ReceiverOptions):
     isUp: () => isUp,
     async listen(app, host, port) {
       await app.listen({ host, port }).catch((error: unknown) => {
-        const isTaken = error instanceof Error && 'code' in error && error.code === 'EADDRINUSE'
-        const reason = isTaken ? 'another process uses the port' : errorMessage(error)
+        const isTaken = hasCode(error, 'EADDRINUSE')
+        const reason = isTaken ? holderOf(port) : errorMessage(error)
         throw new InvalidInput(`Cannot listen on ${host}:${port}: ${reason}`, {
           code: 'cannot_listen',
           cause: error,
-          hint: 'choose another address (--host) or port (--port 0 picks a free one)',
+          hint: isTaken
+            ? 'stop that process, or choose another port: --port N (0 picks a free one), or "port" in section [server] of bellwether.toml'
+            : 'choose another address (--host) or port (--port 0 picks a free one)',
         })
       })
       const address = app.server.address() as AddressInfo
@@ -103,9 +108,17 @@ export function openReceiver({ clock, log, signal, onChange }: ReceiverOptions):
         else if (late >= lateProbesMax)
           fail(new Error(`no connection within ${probeTimeoutMs} ms`), server, host, address.port)
       })
-      return `http://${host.includes(':') ? `[${host}]` : host}:${address.port}`
+      const scheme = server instanceof TlsServer ? 'https' : 'http'
+      return `${scheme}://${host.includes(':') ? `[${host}]` : host}:${address.port}`
     },
   }
+}
+
+function holderOf(port: number): string {
+  const holder = portHolder(port)
+  return holder === undefined
+    ? 'another process uses the port'
+    : `process ${holder.pid} uses the port (${plain(holder.command)})`
 }
 
 /** Connects to this server as a client does. */

@@ -16,6 +16,8 @@ export function workerSettings({ worker }: Settings, concurrency = worker.concur
     resumeLeaseSeconds: worker.resume_lease_seconds,
     inboxProcessingTimeoutSeconds: worker.inbox_processing_timeout_seconds,
     hydrateMaxBytes: worker.hydrate_max_bytes,
+    parkAfterSeconds: worker.park_after_seconds,
+    maxHoldSeconds: worker.max_hold_seconds,
   }
 }
 

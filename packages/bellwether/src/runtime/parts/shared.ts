@@ -5,16 +5,17 @@
  */
 import { hostname } from 'node:os'
 import { resolve } from 'node:path'
-import { linkAbort, systemClock } from '@bellwether/base'
+import { defined, linkAbort, systemClock } from '@bellwether/base'
 import { subjects } from '@bellwether/protocol'
 import type { Dispatcher } from '../../board/dispatch/dispatcher.js'
 import { runMaintenance } from '../../board/repair/maintenance.js'
 import { openTail, type Tail } from '../../http/tail.js'
 import type { PartContext } from '../process.js'
 import type { Fusion } from '../../view/fusion.js'
-import { openKernelDispatcher, openMaintenance } from './board.js'
-import { openTaskRoot, type OpenRoot } from './task-root.js'
-import { openEvidence, type OwnView } from './evidence.js'
+import { openKernelDispatcher, openMaintenance } from './board/board.js'
+import { openTaskRoot, type OpenRoot } from './board/task-root.js'
+import { openEvidence, type OwnView } from './board/evidence.js'
+import { storeAlerts } from './store-alerts.js'
 import { openViews } from './views.js'
 
 export interface BoardPart extends OpenRoot {
@@ -43,6 +44,10 @@ export interface SharedOptions {
   readonly views?: readonly string[]
   /** The view of this process that shows the task root, unless [board] names one. */
   readonly evidenceView?: Omit<OwnView, 'fusion'> | undefined
+  /** The folder whose config/ has the policies. Default: the task root. */
+  readonly policyRoot?: string | undefined
+  /** The folder of run-time files. Default: that of the task root. */
+  readonly dataDir?: string | undefined
 }
 
 /** Opens the shared parts, runs `work`, and closes them. */
@@ -62,7 +67,8 @@ export async function withShared(
     const fusion =
       views.length === 0 ? undefined : openViews({ names: views, settings: context.settings.view, ids, log })
     const board = await openBoardPart(context, options, tail, fusion)
-    const maintenance = board && runMaintenance(openMaintenance(board), { clock: systemClock, log }, signal)
+    const maintenance =
+      board && runMaintenance(openMaintenance(board, board.as('maintenance')), { clock: systemClock, log }, signal)
     const background = Promise.all([tail.run(signal), fusion?.run(signal), maintenance])
     try {
       return await work({ tail, fusion, board })
@@ -80,17 +86,25 @@ export async function withShared(
 
 async function openBoardPart(
   context: PartContext,
-  { folder, root, projectId, role, evidenceView }: SharedOptions,
+  { folder, root, projectId, role, evidenceView, policyRoot, dataDir }: SharedOptions,
   tail: Tail,
   fusion: Fusion | undefined,
 ): Promise<BoardPart | undefined> {
   if (root === undefined) return undefined
   const { settings, log, signal } = context
   const owner = `${role}:${hostname()}-${process.pid}`
-  const opened = await openTaskRoot({ root: resolve(folder, root), owner, settings: settings.board, log, signal })
+  const opened = await openTaskRoot({
+    root: resolve(folder, root),
+    owner,
+    settings: settings.board,
+    log,
+    signal,
+    policyRoot,
+    ...defined({ storeAlert: storeAlerts(context.runtime.kernel, settings.notify, projectId) }),
+  })
   const { board, ids } = opened
   const own = fusion && { fusion, ...evidenceView }
   const evidence = openEvidence({ settings: settings.board, root: board.root, ids, own })
-  const dispatcher = openKernelDispatcher(opened, context, { projectId, tail, evidence })
+  const dispatcher = openKernelDispatcher(opened, context, { projectId, tail, evidence, dataDir })
   return { ...opened, projectId, as: (actor) => ({ ...dispatcher, actor }) }
 }

@@ -17,9 +17,10 @@ import { openCatalogue } from '../../worker/tools/catalogue.js'
 import { openToolHost } from '../../worker/tools/host.js'
 import { readHttpTools } from '../../worker/tools/http-tools.js'
 import type { McpOptions, OpenServer } from '../../worker/tools/mcp-servers.js'
-import { runSeconds, waitSeconds } from '../../worker/tools/timing.js'
+import { approvalSeconds, runSeconds, waitSeconds } from '../../worker/tools/timing.js'
 import type { HostedTool, Toolbox } from '../../worker/tools/tool.js'
-import { openToolbox } from '../../worker/tools/toolbox.js'
+import { isForActions, openToolbox } from '../../worker/tools/toolbox.js'
+import { mcpFile, toolsFile } from '../paths.js'
 import { toolHostSettings } from './part-settings.js'
 
 export interface ToolsOptions extends McpOptions {
@@ -29,8 +30,14 @@ export interface ToolsOptions extends McpOptions {
   readonly settings: Settings
   readonly workerId: string
   readonly functions: readonly HostedTool[]
+  /** The folder of tools.json and mcp.json. */
+  readonly control: string
+  /** Whether this process puts its tools on the roster; else `up` does. */
+  readonly writesRoster: boolean
   /** The agents that a turn may delegate work to. */
   readonly agents: () => Surroundings['agents']
+  /** The tools that the file of an agent lists. */
+  readonly listed: (agentId: string) => readonly string[]
 }
 
 export interface WorkerTools {
@@ -41,8 +48,6 @@ export interface WorkerTools {
   ): Toolbox
   close(): Promise<void>
 }
-
-const mcpFile = 'mcp.json'
 
 // The first turns should have the tools of servers that start quickly. Slower servers join later.
 const startWaitMs = 5_000
@@ -56,17 +61,16 @@ export async function openTools(options: ToolsOptions): Promise<WorkerTools> {
   const own = ownTools(options)
   const servers = await openServers(options)
   const catalogue = openCatalogue(own, servers)
-  for (const tool of own) await declareTool(kernel, projectId, tool, silentSeconds)
+  if (options.writesRoster) for (const tool of own) await declareTool(kernel, projectId, tool, silentSeconds)
   const settled = new AbortController()
   await Promise.race([
     Promise.all(servers.map((server) => server.settled())),
     clock.sleep(servers.length === 0 ? 0 : startWaitMs, settled.signal),
   ])
   settled.abort()
-  const host =
-    own.length === 0 && servers.length === 0
-      ? undefined
-      : await openToolHost({ ...options, catalogue, host: options.workerId, settings: toolHostSettings(settings) })
+  const mayAct = (agentId: string, name: string) => isForActions(name, catalogue, options.listed(agentId))
+  const hosting = { catalogue, mayAct, host: options.workerId, settings: toolHostSettings(settings) }
+  const host = own.length === 0 && servers.length === 0 ? undefined : await openToolHost({ ...options, ...hosting })
   const logged = new Set<string>()
 
   function logOnce(agentId: string, problems: readonly string[]): void {
@@ -95,13 +99,17 @@ export async function openTools(options: ToolsOptions): Promise<WorkerTools> {
 }
 
 /** The kinds of tools that files declare: file name → reader. */
-const kinds = { 'tools.json': readHttpTools }
+const kinds = { [toolsFile]: readHttpTools }
 export const toolFiles: readonly string[] = [mcpFile, ...Object.keys(kinds)]
 
-function ownTools({ root, functions, log }: ToolsOptions): HostedTool[] {
+export function ownTools({
+  control,
+  functions,
+  log,
+}: Pick<ToolsOptions, 'control' | 'functions' | 'log'>): HostedTool[] {
   const own = [...functions]
   for (const [file, read] of Object.entries(kinds)) {
-    const { tools, problems } = read(join(root, file))
+    const { tools, problems } = read(join(control, file))
     logSkipped(log, file, problems)
     for (const tool of tools) {
       if (own.every(({ name }) => name !== tool.name)) own.push(tool)
@@ -112,11 +120,11 @@ function ownTools({ root, functions, log }: ToolsOptions): HostedTool[] {
 }
 
 async function openServers(options: ToolsOptions): Promise<OpenServer[]> {
-  const { root, log } = options
+  const { control, log } = options
   // The MCP library is large, and most projects declare no server.
-  if (!existsSync(join(root, mcpFile))) return []
+  if (!existsSync(join(control, mcpFile))) return []
   const { openServer, readMcpFile } = await import('../../worker/tools/mcp-servers.js')
-  const { servers, problems } = readMcpFile(join(root, mcpFile))
+  const { servers, problems } = readMcpFile(join(control, mcpFile))
   logSkipped(log, mcpFile, problems)
   return [...servers].flatMap(([name, declared]) => {
     try {
@@ -151,6 +159,7 @@ export async function declareTool(
       idempotent,
       timeout_seconds: runSeconds(tool),
       suspend_timeout_seconds: waitSeconds(tool, silentSeconds),
+      ...(tool.approve === 'ask' ? { approve: 'ask', approve_within_seconds: approvalSeconds(tool) } : {}),
     },
   })
 }

@@ -6,7 +6,8 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
 import { createInterface } from 'node:readline'
-import { aborted, defined, systemClock } from '@bellwether/base'
+import { Writable } from 'node:stream'
+import { aborted, defined, type Environment, systemClock } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
 import { withTimeout } from '../../ports/retry.js'
 
@@ -31,7 +32,9 @@ export interface Child {
 export interface ChildOptions {
   /** The arguments of node: its flags and the script of the command line. */
   readonly program: readonly string[]
-  readonly env: Readonly<Record<string, string | undefined>>
+  readonly env: Environment
+  /** More variables, sent over a pipe: other processes can read the environment of a start in /proc. */
+  readonly secrets?: Environment
   readonly folder: string
   /** The file that stderr is appended to. Default: the stderr of this process. */
   readonly logFile?: string
@@ -40,18 +43,22 @@ export interface ChildOptions {
 }
 
 const readyMs = 30_000
+const secretsFd = 3
 const stopMs = 8_000
 
 export async function startChild(options: ChildOptions, role: string, args: readonly string[]): Promise<Child> {
   const log = options.logFile === undefined ? undefined : openSync(options.logFile, 'a')
-  const child = spawn(process.execPath, [...options.program, role, ...args, '--json', '--parent-pipe'], {
+  const { secrets } = options
+  const flags = ['--json', '--parent-pipe', ...(secrets === undefined ? [] : ['--environment-fd', String(secretsFd)])]
+  const child = spawn(process.execPath, [...options.program, role, ...args, ...flags], {
     cwd: options.folder,
     env: options.env,
-    stdio: ['pipe', 'pipe', log ?? 'inherit'],
+    stdio: ['pipe', 'pipe', log ?? 'inherit', ...(secrets === undefined ? [] : (['pipe'] as const))],
     detached: true,
   })
   if (log !== undefined) closeSync(log)
   child.stdin?.on('error', () => undefined) // EPIPE after its exit, which `ended` reports
+  if (secrets !== undefined) send(child.stdio[secretsFd], secrets)
   const ended = new Promise<ChildExit>((resolve) => {
     child.once('exit', (code, signal) => resolve({ code, signal }))
     child.once('error', () => resolve({ code: null, signal: null }))
@@ -81,6 +88,12 @@ export async function startChild(options: ChildOptions, role: string, args: read
     started.kill()
     throw error
   }
+}
+
+function send(pipe: ChildProcess['stdio'][number] | undefined, values: Environment): void {
+  if (!(pipe instanceof Writable)) return // the process did not start, which `ended` reports
+  pipe.on('error', () => undefined) // EPIPE, likewise
+  pipe.end(JSON.stringify(values))
 }
 
 async function readyLine(

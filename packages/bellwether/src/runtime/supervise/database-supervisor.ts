@@ -3,7 +3,7 @@
  * its state like any part. `stop` leaves no server behind.
  */
 import { resolve } from 'node:path'
-import { type Log, systemClock } from '@bellwether/base'
+import { hasCode, systemClock, type Log } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { startEmbedded, type Embedded } from '../../ports/database/embedded.js'
 import { databaseFolder } from '../paths.js'
@@ -23,7 +23,7 @@ export async function superviseDatabase(
 ): Promise<SupervisedDatabase> {
   const start = (port: number) => startEmbedded({ dataDir: resolve(dataDir, databaseFolder), port, log })
   let server: Embedded = await start(0).catch((error: unknown) => {
-    if (error instanceof Error && 'code' in error && error.code === 'folder_unreachable') throw withDataHint(error)
+    if (hasCode(error, 'folder_unreachable')) throw withDataHint(error)
     throw error
   })
   const { url, port } = server

@@ -4,7 +4,8 @@
  */
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Log } from '@bellwether/base'
+import { hasCode, type Log } from '@bellwether/base'
+import { defaultTarget } from '../../worker/roster/agent-file.js'
 import { openAgentFolder } from '../../worker/roster/folder.js'
 import { startChild, type Child, type ChildExit, type ChildOptions } from './child-process.js'
 import { agentsFolder } from '../paths.js'
@@ -13,7 +14,10 @@ import { workerPart } from '../parts/up-file.js'
 import { turnFailureExitCode } from '../worker.js'
 
 export interface LocalWorkersOptions {
-  readonly folder: string
+  /** The folder of the accepted control files. */
+  readonly control: string
+  /** The agents file, from the project folder. */
+  readonly agentsFile?: string | undefined
   readonly projectId: string
   readonly child: ChildOptions
   readonly supervisor: Supervisor
@@ -29,7 +33,8 @@ export interface LocalWorkers {
 }
 
 export function openLocalWorkers({
-  folder,
+  control,
+  agentsFile,
   projectId,
   child,
   supervisor,
@@ -37,11 +42,12 @@ export function openLocalWorkers({
   log,
   signal,
 }: LocalWorkersOptions): LocalWorkers {
-  const path = join(folder, agentsFolder)
+  const path = join(control, agentsFolder)
   let before = ''
 
   async function start(target: string): Promise<void> {
-    const args = ['--target', target, '--project', projectId]
+    const own = agentsFile === undefined ? [] : ['--agents', agentsFile]
+    const args = ['--target', target, '--project', projectId, '--control', control, ...own]
     const name = `${workerPart}${target}`
     // A turn that kills its workers is isolated and ended by the kernel; a pause of the target would hold up all other turns.
     const excuse = async ({ facts }: Child, { code }: ChildExit) =>
@@ -58,10 +64,13 @@ export function openLocalWorkers({
         await agents.scan()
       } catch (error) {
         // The folder does not exist yet.
-        if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return
+        if (hasCode(error, 'ENOENT')) return
         throw error
       }
-      const targets = [...new Set([...agents.agents.values()].map((agent) => agent.settings.worker_target))].sort()
+      const named = [...agents.agents.values()].map((agent) => agent.settings.worker_target)
+      // Turns of an agent whose file is invalid fail there. A worker without a valid file would exit.
+      const isNeeded = agents.problems.size > 0 && named.length > 0
+      const targets = [...new Set([...named, ...(isNeeded ? [defaultTarget] : [])])].sort()
       const now = JSON.stringify([
         [...agents.agents.values()].map((agent) => agent.settings),
         [...agents.problems],

@@ -28,6 +28,8 @@ export interface Tombstone {
   /** When the deleting sensor saw it: server ms, by the measured offset of that sensor's clock. */
   readonly seenAt: number
   readonly agent: string
+  /** When the deleted entry was created, in seconds since 1970; undefined: the view did not have it. */
+  readonly createdTime?: number | undefined
 }
 
 export interface RowEvent {

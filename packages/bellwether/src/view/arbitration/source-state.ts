@@ -269,6 +269,7 @@ export class SourceState {
       modifiedTime,
       createdTime: row.created_time ?? undefined,
       lastUpdatedAt: decision.touches ? this.stamp(context.nowMs) : undefined,
+      seenAt: decision.touches ? context.seenAt : undefined,
       agent: context.agent,
       set,
       clear,
@@ -343,6 +344,7 @@ export class SourceState {
       physicalAt: this.stamp(context.nowMs),
       seenAt: context.seenAt,
       agent: context.agent,
+      createdTime: node === none ? undefined : tree.createdTime(node),
     })
     this.blindSpots.seenAgain(path)
     if (node === none) return false

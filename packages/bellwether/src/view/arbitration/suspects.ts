@@ -9,12 +9,6 @@ export interface Suspect {
   readonly modifiedTime: number
 }
 
-export interface ListedSuspect {
-  readonly node: number
-  readonly modifiedTime: number
-  readonly expiresAt: number
-}
-
 export class Suspects {
   readonly #byNode = new Map<number, Suspect>()
   /** A binary heap of [expiresAt, node] pairs; pairs that no longer match the map are skipped when they reach the top. */
@@ -56,7 +50,7 @@ export class Suspects {
   }
 
   /** The soonest to expire first, if the list is cut. */
-  list(max: number): ListedSuspect[] {
+  list(max: number): { readonly node: number; readonly modifiedTime: number; readonly expiresAt: number }[] {
     const all = Array.from(this.#byNode, ([node, suspect]) => ({ node, ...suspect }))
     if (all.length > max) all.sort((a, b) => a.expiresAt - b.expiresAt)
     return all.slice(0, max)

@@ -56,6 +56,11 @@ export class Tombstones {
     }
   }
 
+  /** Deletions that a sensor saw within a span of server ms. */
+  *seenWithin(fromMs: number, toMs: number): Generator<readonly [path: string, tombstone: Tombstone]> {
+    for (const entry of this.#byPath) if (entry[1].seenAt >= fromMs && entry[1].seenAt <= toMs) yield entry
+  }
+
   /** Removes the tombstones of a path that exists again and of its parent directories. */
   lift(path: string): void {
     for (let at = path; at.length > 1 && this.#byPath.size > 0; at = at.slice(0, at.lastIndexOf('/'))) {
@@ -85,5 +90,6 @@ function latest(one: Tombstone, other: Tombstone): Tombstone {
     ...later,
     logical: Math.max(one.logical, other.logical),
     physicalAt: Math.max(one.physicalAt, other.physicalAt),
+    createdTime: later.createdTime ?? one.createdTime ?? other.createdTime,
   }
 }

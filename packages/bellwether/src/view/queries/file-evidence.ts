@@ -75,7 +75,7 @@ export function viewEvidence(options: EvidenceOptions) {
       try {
         await view.sync([of], 'leader', timeUp)
         const done = await Promise.all(paths.map((path) => ifValidPath(path, (plain) => scan(of, plain, over.signal))))
-        const isChanged = since === null ? undefined : changed(of, since, clock.wallMs())
+        const isChanged = since === null ? undefined : changesIn(of, since, clock.wallMs())?.isChanged
         const results: FileFinding[] = []
         for (const [at, path] of paths.entries()) {
           const result = of.tree === source()?.tree ? done[at] : 'not_ready'
@@ -86,6 +86,26 @@ export function viewEvidence(options: EvidenceOptions) {
       } finally {
         over.abort()
       }
+    },
+
+    /** Files that were created, changed or deleted since the token, at most `max`. Null: the view cannot tell. */
+    async changedFiles(since: string, max: number): Promise<readonly string[] | null> {
+      const of = source()
+      if (of === undefined || !of.ready) return null
+      const over = new AbortController()
+      const timeUp = clock.sleep(waitMs, over.signal).then(() => over.abort())
+      try {
+        await view.sync([of], 'leader', timeUp)
+      } finally {
+        over.abort()
+      }
+      const changes = changesIn(of, since, clock.wallMs())
+      if (changes === undefined) return null
+      const isFile = (path: string, isDirectory: boolean) =>
+        !isDirectory && (of.tree.find(path) === none || changes.isChanged(path))
+      return [...changes.found]
+        .flatMap(([path, isDirectory]) => (isFile(path, isDirectory) ? [path] : []))
+        .slice(0, max)
     },
   }
 }
@@ -102,23 +122,31 @@ async function ifValidPath(path: string, scan: (path: string) => Promise<ScanRes
   }
 }
 
-/** Whether the content of a path changed since the token. A mark that was set or cleared does not count. */
-function changed(of: ViewSource, since: string, nowMs: number): ((path: string) => boolean) | undefined {
+interface Changes {
+  /** Whether each path that was reported since the token is a directory. */
+  readonly found: ReadonlyMap<string, boolean>
+  /** Whether the content of a path changed. A mark that was set or cleared does not count. */
+  readonly isChanged: (path: string) => boolean
+}
+
+/** Undefined: the token is too old, or from another run of the view. */
+function changesIn(of: ViewSource, since: string, nowMs: number): Changes | undefined {
   const issued = readToken(since)
-  const found = new Set<string>()
+  const found = new Map<string, boolean>()
   let token = since
   for (let more = true; more && found.size < changesMax;) {
     const next = changesSince([of], token, nowMs, changesMax)
     if (next.fresh_instance || issued === undefined) return undefined
-    for (const { path } of next.changes) found.add(path)
+    for (const { path, is_directory: isDirectory } of next.changes) found.set(path, isDirectory)
     token = next.token
     more = next.more
   }
-  return (path) => {
+  const isChanged = (path: string) => {
     const node = of.tree.find(path)
     if (node === none || !found.has(path)) return false
     const { tree, pipe } = of
     if (tree.lastUpdatedAt(node) >= issued!.at || tree.has(node, flag.blindSpot)) return true
     return tree.modifiedTime(node) >= Math.floor(pipe.state.clock.watermark(issued!.at / 1_000))
   }
+  return { found, isChanged }
 }

@@ -1,8 +1,9 @@
 /**
  * Writes entries as JSON bytes in pieces, so that a tree of a million entries needs neither a million objects nor a long stop
  * of the event loop. The tree may change between two pieces: an entry is written as it is at that moment, or left out if it
- * was removed. docs/view.md explains the fields.
+ * was removed. docs/guides/view.md explains the fields.
  */
+import { entryFieldNames, type EntryField } from '@bellwether/protocol/http'
 import { JsonBytes } from './json-bytes.js'
 import { pageBits as namePageBits } from '../tree/name-pool.js'
 import { directoryBit, entryPageBits, inName, liveBit } from '../tree/columns.js'
@@ -12,7 +13,8 @@ import { flag, none, root, type NodeId, type Tree } from '../tree/tree.js'
 export interface RenderOptions {
   /** Levels below the top; 0 writes the entry alone. */
   readonly maxDepth: number
-  readonly onlyPath: boolean
+  /** What an entry shows besides its path and type. */
+  readonly fields: readonly EntryField[]
   /** Where a sensor mounts the source. */
   readonly uriOf: (agent: string | undefined) => string | undefined
 }
@@ -49,9 +51,11 @@ const parts = {
   onlySymlink: ascii('","content_type":"symlink"'),
   onlyDirectory: ascii('","content_type":"directory"'),
   children: ascii(',"children":['),
+  laterName: ascii(',"name":"'),
+  laterSize: ascii(',"size":'),
 } as const
 
-const [comma, slash, closeList, close] = [0x2c, 0x2f, 0x5d, 0x7d]
+const [comma, slash, closeList, close, quote] = [0x2c, 0x2f, 0x5d, 0x7d, 0x22]
 /** The flags that an entry shows after its numbers; 8 and 16 are free for other uses in the key. */
 const endFlags = flag.integritySuspect | flag.auditSkipped | flag.knownByAgent | flag.unreadable
 
@@ -80,6 +84,8 @@ export class EntryWriter {
   readonly out: JsonBytes
   readonly #tree: Tree
   readonly #options: Omit<RenderOptions, 'maxDepth'>
+  readonly #fields: ReadonlySet<EntryField>
+  readonly #isComplete: boolean
   /** The bytes after the numbers, by sensor and flags: a few of them serve many entries. */
   readonly #ends = new Map<number, Buffer>()
   #lastKey = -1
@@ -91,6 +97,8 @@ export class EntryWriter {
   constructor(tree: Tree, options: Omit<RenderOptions, 'maxDepth'>, capacity: number) {
     this.#tree = tree
     this.#options = options
+    this.#fields = new Set(options.fields)
+    this.#isComplete = this.#fields.size === entryFieldNames.length
     this.out = new JsonBytes(capacity)
   }
 
@@ -117,7 +125,7 @@ export class EntryWriter {
     const { out } = this
     const { store } = this.#tree
     const { children, node } = level
-    const shared = (level.shared ??= Buffer.concat([this.#options.onlyPath ? noBytes : parts.filePath, level.prefix]))
+    const shared = (level.shared ??= Buffer.concat([this.#isComplete ? parts.filePath : noBytes, level.prefix]))
     let at = level.at
     for (; at < children.length && out.at < pieceBytes; at += 1) {
       const child = children[at]!
@@ -135,11 +143,15 @@ export class EntryWriter {
       out.reserve((nameTo - nameFrom) * 2 * escapeMax + shared.length + end.length + constantBytes)
       if (level.written > 0) out.byte(comma)
       level.written += 1
-      if (this.#options.onlyPath) {
+      if (!this.#isComplete) {
         out.copy(parts.onlyPath)
         out.copy(shared)
+        const nameAt = out.at
         out.name(names, nameFrom, nameTo)
+        const nameEnd = out.at
         out.copy(isSymlink ? parts.onlySymlink : parts.onlyFile)
+        this.#chosen(nameAt, nameEnd, page.size[row]!, page.modified[row]!, page.created[row]!)
+        out.copy(end)
         out.byte(close)
         continue
       }
@@ -186,13 +198,18 @@ export class EntryWriter {
     const isSymlink = (page.flags[at]! & flag.symlink) !== 0
     const end = this.#end(node, page.agent[at]!, page.flags[at]!, isDirectory, page.created[at] === 0)
     out.reserve(prefix.length + (nameTo - nameFrom) * 2 * escapeMax + end.length + constantBytes)
-    if (this.#options.onlyPath) {
+    if (!this.#isComplete) {
       out.copy(parts.onlyPath)
       this.#pathFrom = out.at
       out.copy(prefix)
+      const nameAt = out.at
       out.name(names, nameFrom, nameTo)
       this.#pathTo = out.at
       out.copy(isDirectory ? parts.onlyDirectory : isSymlink ? parts.onlySymlink : parts.onlyFile)
+      // The root is named by its path.
+      const namedAt = node === root ? this.#pathFrom : nameAt
+      this.#chosen(namedAt, this.#pathTo, store.sizeOf(node), page.modified[at]!, page.created[at]!)
+      out.copy(end)
       return
     }
     out.copy(parts.name)
@@ -216,6 +233,28 @@ export class EntryWriter {
     out.copy(end)
   }
 
+  /** Writes the chosen ones of name, size and times. The name was written before, as part of the path. */
+  #chosen(nameAt: number, nameEnd: number, size: number, modified: number, created: number): void {
+    const { out } = this
+    if (this.#fields.has('name')) {
+      out.copyShort(parts.laterName)
+      out.repeat(nameAt, nameEnd)
+      out.byte(quote)
+    }
+    if (this.#fields.has('size')) {
+      out.copyShort(parts.laterSize)
+      out.number(size)
+    }
+    if (this.#fields.has('modified_time')) {
+      out.copyShort(parts.modified)
+      out.number(modified)
+    }
+    if (created !== 0 && this.#fields.has('created_time')) {
+      out.copyShort(parts.created)
+      out.number(created)
+    }
+  }
+
   #end(node: NodeId, agent: number, flags: number, isDirectory: boolean, isUnborn: boolean): Buffer {
     const shown = (flags & endFlags) | (isDirectory ? 8 : 0) | (isUnborn ? 16 : 0)
     const key = agent * 128 + shown
@@ -224,14 +263,17 @@ export class EntryWriter {
     const known = this.#ends.get(key)
     if (known !== undefined) return (this.#lastEnd = known)
     const id = this.#tree.agentOf(node)
-    const made = Buffer.from(
-      (isUnborn ? ',"created_time":null' : '') +
-        `,"integrity_suspect":${(flags & flag.integritySuspect) !== 0}` +
-        (isDirectory ? `,"audit_skipped":${(flags & flag.auditSkipped) !== 0}` : '') +
-        ((flags & flag.unreadable) === 0 ? '' : ',"unreadable":true') +
-        `,"last_agent_id":${quoted(id)},"source_uri":${quoted(this.#options.uriOf(id))}` +
-        `,"agent_missing":${(flags & flag.knownByAgent) === 0 && id !== undefined}`,
-    )
+    const values: readonly (readonly [EntryField, string | undefined])[] = [
+      ['created_time', isUnborn ? 'null' : undefined],
+      ['integrity_suspect', String((flags & flag.integritySuspect) !== 0)],
+      ['audit_skipped', isDirectory ? String((flags & flag.auditSkipped) !== 0) : undefined],
+      ['unreadable', (flags & flag.unreadable) === 0 ? undefined : 'true'],
+      ['last_agent_id', quoted(id)],
+      ['source_uri', quoted(this.#options.uriOf(id))],
+      ['agent_missing', String((flags & flag.knownByAgent) === 0 && id !== undefined)],
+    ]
+    const shownValues = values.filter(([name, value]) => value !== undefined && this.#fields.has(name))
+    const made = Buffer.from(shownValues.map(([name, value]) => `,"${name}":${value}`).join(''))
     this.#ends.set(key, made)
     return (this.#lastEnd = made)
   }

@@ -5,7 +5,8 @@
  */
 export interface BarrierEnd {
   readonly synced: boolean
-  readonly asked: number
+  /** How many sensors the barrier waited for. */
+  readonly sensors: number
   readonly passed: number
   /** Sessions that did not confirm. */
   readonly missing: readonly string[]
@@ -14,7 +15,6 @@ export interface BarrierEnd {
 interface Barrier {
   readonly waiting: Set<string>
   readonly lost: Set<string>
-  readonly asked: number
   resolve: () => void
 }
 
@@ -29,12 +29,7 @@ export class Barriers {
 
   /** Waits until all `sessions` have passed barrier `id`, or until `timeUp`. */
   async wait(id: string, sessions: readonly string[], timeUp: Promise<void>): Promise<BarrierEnd> {
-    const barrier: Barrier = {
-      waiting: new Set(sessions),
-      lost: new Set(),
-      asked: sessions.length,
-      resolve: () => undefined,
-    }
+    const barrier: Barrier = { waiting: new Set(sessions), lost: new Set(), resolve: () => undefined }
     if (barrier.waiting.size > 0) {
       const passed = new Promise<void>((resolve) => {
         barrier.resolve = resolve
@@ -44,7 +39,8 @@ export class Barriers {
       this.#open.delete(id)
     }
     const missing = [...barrier.waiting, ...barrier.lost]
-    return { synced: missing.length === 0, asked: barrier.asked, passed: barrier.asked - missing.length, missing }
+    const sensors = sessions.length
+    return { synced: missing.length === 0, sensors, passed: sensors - missing.length, missing }
   }
 
   passed(id: string, sessionId: string): void {

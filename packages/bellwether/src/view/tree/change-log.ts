@@ -1,7 +1,7 @@
 /**
  * The change sequence of a tree. Every change gets the next number; an entry stores its latest number, and this log remembers
  * recent changes and removals. A reader that passes its last token misses no change, or learns that this is a fresh instance
- * and reads everything again.
+ * and reads everything again. Of recent changes that a sensor saw happen the log also has the time.
  */
 // These changes are found without a walk. A reader that is further behind costs one walk over all entries.
 const recentMax = 1 << 16
@@ -29,6 +29,10 @@ export interface Changes {
 
 export class ChangeLog {
   private readonly recent = new Uint32Array(recentMax)
+  /** Server ms at which a sensor saw the change; 0 for a change that no sensor saw happen. */
+  private readonly seenAt = new Float64Array(recentMax)
+  /** 1: with this change the number of the entry got another file. Earlier changes of the number are not its own. */
+  private readonly isFirst = new Uint8Array(recentMax)
   private removed: Change[] = []
   private first = 0
   private characters = 0
@@ -40,16 +44,16 @@ export class ChangeLog {
     this.floor = seq
   }
 
-  next(node: number): number {
+  next(node: number, isFirst: boolean, seenAt: number): number {
     this.seq += 1
-    this.recent[this.seq % recentMax] = node
+    this.write(node, isFirst, seenAt)
     return this.seq
   }
 
   remove(path: string, isDirectory: boolean, isSymlink: boolean): void {
     this.seq += 1
     // Entry 0 is the root; its stored number differs, so readers skip this slot.
-    this.recent[this.seq % recentMax] = 0
+    this.write(0, false, 0)
     this.removed.push({ seq: this.seq, path, kind: 'removed', isDirectory, isSymlink })
     this.characters += path.length
     while (this.removed.length - this.first > removedMax || this.characters > removedCharactersMax) this.forgetFirst()
@@ -77,6 +81,25 @@ export class ChangeLog {
     const nodes: number[] = []
     for (let at = seq + 1; at <= this.seq; at += 1) nodes.push(this.recent[at % recentMax]!)
     return nodes
+  }
+
+  /** The recent changes that a sensor saw within a span of server ms: the entries with the times, newest first. */
+  *seenWithin(fromMs: number, toMs: number): Generator<readonly [node: number, seenAt: number]> {
+    const reused = new Set<number>()
+    for (let seq = this.seq; seq > 0 && seq > this.seq - recentMax; seq -= 1) {
+      const slot = seq % recentMax
+      const node = this.recent[slot]!
+      const seenAt = this.seenAt[slot]!
+      if (seenAt >= fromMs && seenAt <= toMs && seenAt > 0 && !reused.has(node)) yield [node, seenAt]
+      if (this.isFirst[slot] === 1) reused.add(node)
+    }
+  }
+
+  private write(node: number, isFirst: boolean, seenAt: number): void {
+    const slot = this.seq % recentMax
+    this.recent[slot] = node
+    this.seenAt[slot] = seenAt
+    this.isFirst[slot] = isFirst ? 1 : 0
   }
 
   private forgetFirst(): void {

@@ -35,14 +35,14 @@ export function* diff(left: TreeReader, right: TreeReader): Generator<Difference
         yield { path: right.pathOf(rights[j]!), kind: 'only_right', right: rights[j]! }
         j += 1
       } else {
-        const one = lefts[i]!
-        const other = rights[j]!
+        const leftNode = lefts[i]!
+        const rightNode = rights[j]!
         i += 1
         j += 1
-        if (left.isDirectory(one) && right.isDirectory(other)) open.push([one, other])
+        if (left.isDirectory(leftNode) && right.isDirectory(rightNode)) open.push([leftNode, rightNode])
         else {
-          const kind = differs(left, one, right, other)
-          if (kind) yield { path: left.pathOf(one), kind, left: one, right: other }
+          const kind = differs(left, leftNode, right, rightNode)
+          if (kind) yield { path: left.pathOf(leftNode), kind, left: leftNode, right: rightNode }
         }
       }
     }

@@ -50,6 +50,8 @@ export interface Row {
   readonly createdTime?: number | undefined
   /** Server ms. Absent: unchanged (0 for a new entry). Present: a realtime row, which always counts as a change. */
   readonly lastUpdatedAt?: number | undefined
+  /** Server ms at which a sensor saw the change of a realtime row. */
+  readonly seenAt?: number | undefined
   /** The sensor that reported the row. Absent: unchanged. */
   readonly agent?: string | undefined
   /** Bits to set and to clear; `set` wins. */

@@ -36,6 +36,7 @@ export class Tree extends TreeReader {
   private agents: AgentPool
   private log = new ChangeLog(0)
   private clears = 0
+  private unlogged = 0
   private lastMark = 0
 
   constructor(options: TreeOptions) {
@@ -132,8 +133,8 @@ export class Tree extends TreeReader {
       this.logRemoved(path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path, replaced)
       store.discard(replaced)
     }
-    this.touch(node)
-    for (const below of this.walk(node)) this.touch(below)
+    this.touch(node, true)
+    for (const below of this.walk(node)) this.touch(below, true)
   }
 
   /** Empties the tree; every token then gives a fresh instance. */
@@ -143,6 +144,7 @@ export class Tree extends TreeReader {
     this.agents = this.newAgentPool()
     this.log = new ChangeLog(this.log.seq)
     this.clears += 1
+    this.unlogged += 1
   }
 
   setFlags(node: NodeId, set: number, clear: number): void {
@@ -164,6 +166,7 @@ export class Tree extends TreeReader {
   setAgent(node: NodeId, agent: string): void {
     this.check(node)
     this.store.page(node).agent[node & mask] = this.agents.numberOf(agent)
+    this.unlogged += 1
   }
 
   agentOf(node: NodeId): string | undefined {
@@ -178,6 +181,33 @@ export class Tree extends TreeReader {
     }
     this.lastMark += 1
     return this.lastMark
+  }
+
+  /** The number of the last change. */
+  get seq(): number {
+    return this.log.seq
+  }
+
+  /** Counts changes that readers see but that have no change number: another sensor of an entry, and clear(). */
+  get unloggedChanges(): number {
+    return this.unlogged
+  }
+
+  /** Where a sensor mounts the source has changed, which readers see in every entry of that sensor. */
+  countSensorChange(): void {
+    this.unlogged += 1
+  }
+
+  /** Whether neither the entry nor anything below it changed after `since`. False also if there were more than `max` changes. */
+  isUnchangedBelow(node: NodeId, path: string, since: number, max: number): boolean {
+    if (since === this.log.seq) return true
+    if (this.log.seq - since > max || !this.log.reaches(since)) return false
+    for (const changed of this.log.recentSince(since) ?? [])
+      if (changed === root ? node === root : this.exists(changed) && this.isBelow(changed, node)) return false
+    const top = path.endsWith('/') ? path : `${path}/`
+    return this.log
+      .removedSince(since, max)
+      .every(({ path: gone }) => !`${gone}/`.startsWith(top) && !top.startsWith(`${gone}/`))
   }
 
   /** The token of the current position in the change sequence. */
@@ -206,6 +236,12 @@ export class Tree extends TreeReader {
     }
     const more = changes.length < changed.length + removed.length
     return { freshInstance: false, changes, token: more ? this.tokenAt(changes.at(-1)!.seq) : this.token(), more }
+  }
+
+  /** Files that a sensor saw change within a span of server ms, with the times, as far as the log reaches: 65,536 changes. */
+  *filesSeenWithin(fromMs: number, toMs: number): Generator<readonly [node: NodeId, seenAt: number]> {
+    for (const change of this.log.seenWithin(fromMs, toMs))
+      if (this.exists(change[0]) && !this.isDirectory(change[0])) yield change
   }
 
   private changeOf(node: NodeId): Change {
@@ -249,6 +285,13 @@ export class Tree extends TreeReader {
     return token.startsWith(instance) && /^\d{1,15}$/.test(digits) ? Number(digits) : undefined
   }
 
+  private isBelow(node: NodeId, top: NodeId): boolean {
+    for (let up = node; ; up = this.parentOf(up)) {
+      if (up === top) return true
+      if (up === root) return false
+    }
+  }
+
   private nameRef(i: number): number {
     const { parsed } = this
     return this.store.names.add(parsed.bytes, parsed.starts[i]!, parsed.ends[i]!, parsed.hashes[i]!)
@@ -260,8 +303,9 @@ export class Tree extends TreeReader {
       throw new InvalidInput('The row of the root must have "is_directory": true', { code: 'invalid_row' })
     const page = store.page(node)
     const at = node & mask
+    const isOtherKind = store.isDirectory(node) !== row.isDirectory
     let changed = isNew || row.lastUpdatedAt !== undefined
-    if (store.isDirectory(node) !== row.isDirectory) {
+    if (isOtherKind) {
       // Readers must drop what was below, even if the entry is a directory again at their next call.
       if (!row.isDirectory) this.logRemoved(this.pathOf(node), node)
       this.resolved = undefined
@@ -280,10 +324,12 @@ export class Tree extends TreeReader {
       changed = true
     }
     if (row.lastUpdatedAt !== undefined) this.writeUpdated(node, row.lastUpdatedAt)
+    const isOtherAgent = agent !== undefined && page.agent[at] !== agent
     if (agent !== undefined) page.agent[at] = agent
     if (row.auditMark !== undefined) page.audit[at] = row.auditMark
     if (this.writeFlags(node, row.set ?? 0, (row.clear ?? 0) | flag.placeholder)) changed = true
-    if (changed) this.touch(node)
+    if (changed) this.touch(node, isNew || isOtherKind, row.seenAt)
+    else if (isOtherAgent) this.unlogged += 1
   }
 
   private makePlaceholder(node: NodeId): void {
@@ -293,11 +339,11 @@ export class Tree extends TreeReader {
 
   private markPlaceholder(node: NodeId): void {
     this.writeFlags(node, flag.placeholder, flag.symlink)
-    this.touch(node)
+    this.touch(node, true)
   }
 
-  private touch(node: NodeId): void {
-    const seq = this.log.next(node)
+  private touch(node: NodeId, isFirst = false, seenAt = 0): void {
+    const seq = this.log.next(node, isFirst, seenAt)
     const page = this.store.page(node)
     const upper = Math.floor(seq / high)
     page.seqHigh[node & mask] = upper

@@ -5,13 +5,15 @@
 import { budgetExceeded } from '@bellwether/protocol'
 import type { FieldSpec } from '../../kernel/verbs/cards.js'
 import { fieldsByName } from '../submit-result.js'
-import type { CommandRun, StopReason } from './command-run.js'
-import { lastObject } from './formats.js'
+import { interrupted, sessionLost, type CommandRun, type StopReason } from './command-run.js'
+import { lastObject, parseObject } from './formats.js'
+import { noProgress } from './repeats.js'
 import type { Delivered } from './stored-result.js'
 
 // Fits into a card even if every character takes several bytes.
 const textMaxChars = 200_000
 const tailMaxChars = 4_000
+const lineMaxChars = 300
 
 export function reportOf(run: CommandRun, command: readonly string[], wanted: readonly FieldSpec[]): Delivered {
   const failure = failureOf(run)
@@ -32,16 +34,23 @@ interface Failure {
   readonly sentence: string
 }
 
-const stops: Readonly<Record<Exclude<StopReason, 'canceled' | 'expired'>, Failure>> = {
+const stops: Readonly<Partial<Record<StopReason, Failure>>> = {
   budget: { error: budgetExceeded, sentence: 'was stopped because its turn exceeded the budget' },
   guardian_lost: {
     error: 'guardian_lost',
     sentence: 'was stopped because its guardian died and could not be replaced',
   },
+  interrupted: { error: interrupted, sentence: 'was interrupted by a message and could not be resumed' },
+  session_lost: { error: sessionLost, sentence: 'did not resume its session' },
+  no_progress: {
+    error: noProgress,
+    sentence: 'was stopped because it repeated the same tool calls with the same results',
+  },
 }
 
-function failureOf({ stopped, exit, output }: CommandRun): Failure | undefined {
-  if (stopped !== undefined && stopped !== 'canceled' && stopped !== 'expired') return stops[stopped]
+function failureOf({ stopped, exit, output, stderr }: CommandRun): Failure | undefined {
+  const stop = stopped && stops[stopped]
+  if (stop !== undefined) return stop
   if (exit.how === 'not_started') {
     return exit.code === 'ENOENT'
       ? { error: 'command_not_found', sentence: 'could not be started: the program was not found' }
@@ -52,9 +61,10 @@ function failureOf({ stopped, exit, output }: CommandRun): Failure | undefined {
       error: `command_signal_${exit.signal}`,
       sentence: `was ended by ${exit.signal}, which Bellwether did not send`,
     }
-  const reason = output.failure === undefined ? '' : `: ${printable(output.failure).slice(0, tailMaxChars)}`
-  if (exit.code !== 0)
-    return { error: `command_exit_${exit.code}`, sentence: `ended with exit code ${exit.code}${reason}` }
+  // A program that reports no failure usually says on stderr why it ended.
+  const words = output.failure ?? lastLineOf(stderr)
+  const reason = words === '' ? '' : `: ${printable(words).slice(0, tailMaxChars)}`
+  if (exit.code !== 0) return { error: `command_exit_${exit.code}`, sentence: `exited with ${exit.code}${reason}` }
   if (output.failure !== undefined) return { error: 'command_error', sentence: `reported a failure${reason}` }
   if (output.text === undefined && output.fields === undefined)
     return { error: 'no_answer', sentence: 'ended without a result' }
@@ -63,7 +73,7 @@ function failureOf({ stopped, exit, output }: CommandRun): Failure | undefined {
 
 function failureReport(sentence: string, run: CommandRun, command: readonly string[]): string {
   const parts = [
-    `The command ${JSON.stringify(command[0] ?? '')} ${sentence}, after ${(run.durationMs / 1_000).toFixed(1)} s.`,
+    `The agent ${sentence} (command ${JSON.stringify(command[0] ?? '')}, ${(run.durationMs / 1_000).toFixed(1)} s).`,
   ]
   if (run.survivors.length > 0)
     parts.push(`${run.survivors.length} of its processes could not be killed: ${run.survivors.join(', ')}.`)
@@ -73,10 +83,19 @@ function failureReport(sentence: string, run: CommandRun, command: readonly stri
   if (result !== '' && !stdout.endsWith(result)) parts.push(`The end of its result so far:\n${result}`)
   const stderr = tailOf(run.stderr)
   if (stderr !== '') parts.push(`The end of its stderr (${run.stderrBytes} bytes):\n${stderr}`)
-  if (stdout !== '') parts.push(`The end of its stdout (${run.stdoutBytes} bytes):\n${stdout}`)
+  // The transcript shows the events of a coding agent; their JSON says little about why it ended by itself.
+  if (stdout !== '' && (run.stopped !== undefined || !isEvents(stdout)))
+    parts.push(`The end of its stdout (${run.stdoutBytes} bytes):\n${stdout}`)
   return parts.join('\n\n')
 }
 
+/** Lines of JSON; the first may be cut. */
+const isEvents = (text: string) => {
+  const lines = text.split('\n').slice(1)
+  return lines.length > 0 && lines.every((line) => parseObject(line) !== undefined)
+}
+
+const lastLineOf = (text: string) => printable(text).trim().split('\n').at(-1)!.trim().slice(-lineMaxChars)
 const tailOf = (text: string) => printable(text).trim().slice(-tailMaxChars).toWellFormed()
 
 /** The wanted fields of the JSON object at the end of the text. Undefined if the text does not end with an object. */

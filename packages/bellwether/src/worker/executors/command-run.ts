@@ -10,10 +10,25 @@ import { leaveCgroup } from '../../ports/processes/cgroup.js'
 import { killTree } from '../../ports/processes/kill-tree.js'
 import type { Watch } from '../../ports/processes/guardian.js'
 import type { Exit } from '../../ports/processes/contain.js'
-import { launch } from '../../ports/processes/run.js'
+import { launch, type Launched } from '../../ports/processes/run.js'
+import { spendingLimit } from '../budget-watch.js'
 import { formats, type FormatName, type ParsedOutput } from './formats.js'
+import { noProgress } from './repeats.js'
 
-export type StopReason = 'canceled' | 'budget' | 'expired' | 'guardian_lost'
+export type StopReason = Later | 'budget' | 'guardian_lost' | typeof noProgress | Restart
+
+/** The turn continues later: on another worker, or in the next period of a spending limit. */
+type Later = 'canceled' | 'expired' | typeof spendingLimit
+
+/** The program was to resume a session and has started a new one. */
+export const sessionLost = 'session_lost'
+/** An urgent message waits: the program is resumed with it. */
+export const interrupted = 'interrupted'
+/** The run was stopped for another run of the same turn. */
+type Restart = typeof sessionLost | typeof interrupted
+
+/** The open input of a running program. */
+export type RunInput = Pick<Launched, 'write' | 'endInput'>
 
 export interface CommandRun {
   readonly exit: Exit
@@ -35,15 +50,21 @@ export interface CommandRunOptions {
   readonly cwd: string
   readonly env: Readonly<Record<string, string>>
   readonly prompt: string
+  /** Keeps the program's input open, and gets it when the program runs. */
+  readonly onInput?: ((input: RunInput) => void) | undefined
   readonly token: string
   /** ModelPart of the names of the run's files: turn and epoch. */
   readonly name: string
   readonly format: FormatName
   readonly watch: Watch
   readonly signal: AbortSignal
+  /** Takes the listening sockets of a sandbox. */
+  readonly onMessage?: ((message: unknown, handle?: unknown) => void) | undefined
   readonly graceMs: number
-  /** Called when the program has printed a new usage. */
-  readonly onUsage: (output: ParsedOutput) => void
+  /** Called when the program has printed a new usage, the id of its session, or the first answer. */
+  readonly onParsed: (output: ParsedOutput) => void
+  /** Receives the decoded output, for the transcript. */
+  readonly onText: (stream: 'stdout' | 'stderr', text: string) => void
   readonly onChunk?: ((stream: 'stdout' | 'stderr', text: string) => void) | undefined
 }
 
@@ -69,9 +90,11 @@ export async function runCommand(options: CommandRunOptions): Promise<CommandRun
   }
 
   const lines = splitLines(jsonMaxBytes, (line) => {
-    const before = parser.output.usage
+    const { usage, sessionId, answered, read } = parser.output
     parser.line?.(line)
-    if (parser.output.usage !== before) options.onUsage(parser.output)
+    const now = parser.output
+    if (now.usage !== usage || now.sessionId !== sessionId || now.answered !== answered || now.read !== read)
+      options.onParsed(now)
   })
   const decoders = { stdout: new StringDecoder('utf8'), stderr: new StringDecoder('utf8') }
   const startedMs = clock.monotonicMs()
@@ -80,20 +103,25 @@ export async function runCommand(options: CommandRunOptions): Promise<CommandRun
     cwd: options.cwd,
     env: options.env,
     stdin: options.prompt,
+    streams: options.onInput !== undefined,
     token,
     name: options.name,
+    onMessage: options.onMessage,
     onOutput(stream, chunk) {
       if (stream === 'stdout') {
         stdout.add(chunk)
         if (parser.line !== undefined) lines.add(chunk)
       } else stderr.add(chunk)
-      options.onChunk?.(stream, decoders[stream].write(chunk))
+      const text = decoders[stream].write(chunk)
+      options.onText(stream, text)
+      options.onChunk?.(stream, text)
     },
   })
   if (run.pid !== undefined) watch.root(run.pid)
+  options.onInput?.(run)
 
   const releases = [
-    onAbort(signal, () => stop(signal.reason === budgetExceeded ? 'budget' : 'canceled')),
+    onAbort(signal, () => stop(reasonOf(signal))),
     onAbort(watch.lost, () => stop(watch.lost.reason === 'guardian_lost' ? 'guardian_lost' : 'expired')),
   ]
 
@@ -125,4 +153,14 @@ export async function runCommand(options: CommandRunOptions): Promise<CommandRun
     durationMs,
     survivors,
   }
+}
+
+const ownReasons = [noProgress, sessionLost, interrupted, spendingLimit] as const
+
+export const goesOnLater = ({ stopped }: CommandRun): boolean =>
+  stopped === 'canceled' || stopped === 'expired' || stopped === spendingLimit
+
+function reasonOf({ reason }: AbortSignal): StopReason {
+  if (reason === budgetExceeded) return 'budget'
+  return ownReasons.find((one) => one === reason) ?? 'canceled'
 }

@@ -48,6 +48,127 @@ describe('output formats', () => {
     expect(parser.output).toMatchObject({ text: 'done', usage: { total_tokens: 2 } })
   })
 
+  it('[H6.5] take a failure that a JSON object reports in any form, whatever text it has', () => {
+    const failureOf = (object: object) => {
+      const parser = formats.json()
+      parser.end!(JSON.stringify({ text: 'partly', ...object }), 0)
+      return parser.output.failure
+    }
+    const words = ['failed', 'FAILED', 'error', 'Timeout', 'timed_out', 'cancelled', 'canceled', 'blocked', 'aborted']
+    for (const status of words) expect(failureOf({ status })).toBe(`status is "${status}" (partly)`)
+    for (const report of [
+      { ok: false },
+      { success: false },
+      { OK: false },
+      { is_error: true },
+      { subtype: 'error_max_turns' },
+    ])
+      expect([report, failureOf(report)]).toEqual([report, expect.stringContaining('(partly)')])
+    expect(failureOf({ ok: false, reason: 'no quota' })).toBe('ok is false (no quota)')
+    expect(failureOf({ error: 'boom' })).toBe('boom')
+    for (const report of [
+      {},
+      { status: 'done' },
+      { ok: true },
+      { success: true },
+      { error: null },
+      { status: 'no errors' },
+    ])
+      expect([report, failureOf(report)]).toEqual([report, undefined])
+  })
+
+  it('[H7.6] count the usage of JSON objects by kind, with the names that programs use', () => {
+    const usageOf = (object: object) => {
+      const parser = formats.json()
+      parser.end!(JSON.stringify({ text: 'x', ...object }), 0)
+      return parser.output.usage
+    }
+    const kinds = {
+      input_tokens: 10,
+      output_tokens: 5,
+      cache_read_tokens: 90,
+      cache_write_tokens: 3,
+      total_tokens: 108,
+    }
+    expect(usageOf({ usage: kinds })).toEqual(kinds)
+    expect(
+      usageOf({
+        usage: { input_tokens: 10, output_tokens: 5, cache_read_input_tokens: 90, cache_creation_input_tokens: 3 },
+      }),
+    ).toEqual(kinds)
+    expect(
+      usageOf({ usage: { prompt_tokens: 100, completion_tokens: 5, prompt_tokens_details: { cached_tokens: 90 } } }),
+    ).toEqual({ ...kinds, cache_write_tokens: 0, total_tokens: 105 })
+    expect(usageOf({ metrics: { tokenUsage: 77 } })).toMatchObject({ total_tokens: 77 })
+    expect(usageOf({ tokenUsage: 78 })).toMatchObject({ total_tokens: 78 })
+    expect(usageOf({})).toBeUndefined()
+  })
+
+  it('[H7.6] count what aider wrote to the cache and read from it apart from its input', () => {
+    const parser = formats.aider()
+    parser.line!('Tokens: 12k sent, 1.5k cache write, 8k cache hit, 900 received. Cost: $0.04 message, $0.10 session.')
+    expect(parser.output.usage).toEqual({
+      input_tokens: 2_500,
+      output_tokens: 900,
+      cache_read_tokens: 8_000,
+      cache_write_tokens: 1_500,
+      total_tokens: 12_900,
+      cost_usd: 0.1,
+    })
+    parser.line!('Tokens: 1k sent, 100 received.')
+    expect(parser.output.usage).toMatchObject({ input_tokens: 3_500, cache_read_tokens: 8_000, output_tokens: 1_000 })
+  })
+
+  it('[H6.5] take an error of aider as its failure unless a message follows, because aider exits with 0', () => {
+    const error = 'litellm.InternalServerError: AnthropicException - overloaded'
+    const read = (...lines: readonly string[]) => {
+      const parser = formats.aider()
+      for (const line of lines) parser.line?.(line)
+      parser.end?.(lines.join('\n'), 0)
+      return parser.output
+    }
+    expect(read('Aider v0.86.1', error, 'Retrying in 0.2 seconds...', error)).toMatchObject({ failure: error })
+    const tokens = 'Tokens: 10k sent, 8k cache write, 1k cache hit, 20 received.'
+    const cost = 'Cost: $0.03 message, $0.05 session.'
+    const answer = ['I fixed it.', '{"files": ["a"]}']
+    const after = ['', tokens, cost, 'Applied edit to a', 'Commit 4f5c1d2 fix: a', 'You can use /undo to undo it.']
+    const recovered = read(error, 'Retrying in 0.2 seconds...', ...answer, ...after)
+    expect(recovered).not.toHaveProperty('failure')
+    // With a cache the cost is on a line of its own; what follows the answer is not part of it.
+    expect(recovered.usage).toMatchObject({ cost_usd: 0.05, cache_write_tokens: 8_000, input_tokens: 1_000 })
+    expect(recovered.text?.endsWith('{"files": ["a"]}')).toBe(true)
+  })
+
+  it('[H7.6] read the events of gemini: the text after the last tool call, usage with thoughts, and a failure', () => {
+    const parser = formats.gemini()
+    const say = (content: string) => ({ type: 'message', role: 'assistant', content, delta: true })
+    const stats = { total_tokens: 1_100, input_tokens: 1_000, cached: 600, output_tokens: 70 }
+    const events = [
+      { type: 'message', role: 'user', content: 'prompt' },
+      say('Let me look.'),
+      { type: 'tool_use', tool_id: 't', tool_name: 'read_file', parameters: {} },
+      say('It is '),
+      say('fixed.'),
+      { type: 'result', status: 'success', stats },
+    ]
+    for (const event of events) parser.line?.(JSON.stringify(event))
+    parser.end?.('', 0)
+    expect(parser.output).toMatchObject({
+      text: 'It is fixed.',
+      usage: { input_tokens: 400, cache_read_tokens: 600, output_tokens: 100, total_tokens: 1_100 },
+    })
+    const failed = formats.gemini()
+    failed.line?.(JSON.stringify({ type: 'result', status: 'error', error: { type: 'x', message: 'no quota' } }))
+    failed.end?.('', 0)
+    expect(failed.output.failure).toBe('no quota')
+    // One object, as --output-format json prints it.
+    const whole = formats.gemini()
+    const text = JSON.stringify({ response: 'Fine.' }, null, 2)
+    for (const line of text.split('\n')) whole.line?.(line)
+    whole.end?.(text, 0)
+    expect(whole.output.text).toBe('Fine.')
+  })
+
   it('read invalid token counts as 0', () => {
     const parser = formats.codex()
     parser.line!('{"type":"turn.completed","usage":{"input_tokens":-5,"output_tokens":1e400}}')

@@ -3,6 +3,7 @@
  * the complete output and extracts the result, the usage so far, and a failure that the program reports. It ignores unknown lines
  * and fields, because new versions of these programs add some.
  */
+import { defined } from '@bellwether/base'
 import { objectOf } from '../card-text.js'
 import { add, count, usageOf, type Usage } from './usage.js'
 
@@ -12,6 +13,14 @@ export interface ParsedOutput {
   usage?: Usage
   /** The failure that the program reports, in its words. */
   failure?: string
+  /** The id of the program's session. */
+  sessionId?: string
+  /** Whether the model has answered: then the session contains the prompt. */
+  answered?: true
+  /** The program's account has reached a limit. `until`: when it ends, in milliseconds, if the program says so. */
+  limited?: { readonly until?: number }
+  /** The ids of messages that the program has read from its input, the newest last. */
+  read?: readonly string[]
 }
 
 export interface OutputParser {
@@ -34,10 +43,22 @@ export function parseObject(text: string): Json | undefined {
 }
 
 const textIn = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined)
+const firstText = (value: unknown) =>
+  Array.isArray(value) ? value.map(textIn).find((one) => one !== undefined) : undefined
 /** Sets the key if the value is known. */
 function set<K extends keyof ParsedOutput>(output: ParsedOutput, key: K, value: ParsedOutput[K] | undefined): void {
   if (value !== undefined) output[key] = value as ParsedOutput[K]
 }
+
+/** Notes the id of the session, and whether the event is an answer of the model. */
+function sees(output: ParsedOutput, sessionId: unknown, answers: boolean): void {
+  const id = textIn(sessionId)
+  if (id !== undefined && id.length <= sessionIdMax) output.sessionId = id
+  if (answers) output.answered = true
+}
+
+// The programs use UUIDs and similar ids.
+const sessionIdMax = 200
 
 function lines(onEvent: (event: Json, output: ParsedOutput) => void): OutputParser {
   const output: ParsedOutput = {}
@@ -58,8 +79,16 @@ function claude(): OutputParser {
   // One message arrives in several events, each with its usage so far; events of several subagents may be interleaved.
   const open = new Map<string, Usage>()
   let closed: Usage | undefined
+  let ended: Usage | undefined
   return lines((event, output) => {
-    if (event['type'] === 'assistant') {
+    sees(output, event['session_id'], event['type'] === 'assistant')
+    const id = event['isReplay'] === true ? textIn(event['uuid']) : undefined
+    if (id !== undefined) output.read = [...(output.read ?? []), id].slice(-openMax)
+    if (event['type'] === 'rate_limit_event') {
+      const { status, resetsAt } = objectOf(event['rate_limit_info'])
+      if (status === 'rejected') output.limited = typeof resetsAt === 'number' ? { until: resetsAt * 1_000 } : {}
+      else delete output.limited
+    } else if (event['type'] === 'assistant') {
       const message = objectOf(event['message'])
       open.set(String(message['id']).slice(0, 100), claudeUsage(objectOf(message['usage'])))
       const [oldest] = open
@@ -69,10 +98,14 @@ function claude(): OutputParser {
       }
       output.usage = [...open.values()].reduce<Usage>((sum, one) => add(sum, one), closed ?? usageOf({}))
     } else if (event['type'] === 'result') {
-      output.usage = claudeUsage(objectOf(event['usage']), event['total_cost_usd'])
+      const used = claudeUsage(objectOf(event['usage']), event['total_cost_usd'])
+      // A message that arrives after the result gets a result of its own; the cost is that of the process.
+      output.usage = ended === undefined ? used : { ...add(ended, used), ...defined({ cost_usd: used.cost_usd }) }
+      ended = closed = output.usage
+      open.clear()
       const result = textIn(event['result'])
       if (event['is_error'] === true || (event['subtype'] !== undefined && event['subtype'] !== 'success'))
-        output.failure = result ?? `it ended with ${String(event['subtype'])}`
+        output.failure = result ?? firstText(event['errors']) ?? `it ended with ${String(event['subtype'])}`
       else set(output, 'text', result ?? '')
     }
   })
@@ -98,12 +131,15 @@ function inputParts(all: unknown, cached: unknown): { readonly input: number; re
 function codex(): OutputParser {
   return lines((event, output) => {
     const item = objectOf(event['item'])
+    sees(output, event['thread_id'], ['item.started', 'item.completed'].includes(String(event['type'])))
     if (event['type'] === 'item.completed' && item['type'] === 'agent_message')
       set(output, 'text', textIn(item['text']))
     else if (event['type'] === 'turn.completed') {
       const usage = objectOf(event['usage'])
-      const kinds = inputParts(usage['input_tokens'], usage['cached_input_tokens'])
-      output.usage = add(output.usage, usageOf({ ...kinds, output: count(usage['output_tokens']) }))
+      const { input, cacheRead } = inputParts(usage['input_tokens'], usage['cached_input_tokens'])
+      const cacheWrite = Math.min(count(usage['cache_write_input_tokens']), input)
+      const kinds = { input: input - cacheWrite, cacheRead, cacheWrite, output: count(usage['output_tokens']) }
+      output.usage = add(output.usage, usageOf(kinds))
     } else if (event['type'] === 'turn.failed') {
       output.failure = textIn(objectOf(event['error'])['message']) ?? 'the turn failed'
     }
@@ -114,6 +150,7 @@ function codex(): OutputParser {
 function opencode(): OutputParser {
   return lines((event, output) => {
     const part = objectOf(event['part'])
+    sees(output, event['sessionID'], ['text', 'tool_use', 'step_finish'].includes(String(event['type'])))
     switch (event['type']) {
       case 'text':
         output.text = [output.text, textIn(part['text'])].filter((one) => one !== undefined).join('\n')
@@ -163,8 +200,43 @@ function errorIn({ error }: Json): string | undefined {
   return textIn(error) ?? textIn(objectOf(error)['message']) ?? 'an error'
 }
 
-/** `gemini --output-format json`: one object at the end. */
+/** `gemini --output-format stream-json`; also one object at the end, as `--output-format json` prints. */
 function gemini(): OutputParser {
+  const events = lines(geminiEvent)
+  let hasEvents = false
+  return {
+    output: events.output,
+    line(text) {
+      hasEvents ||= textIn(parseObject(text)?.['type']) !== undefined
+      events.line?.(text)
+    },
+    end(text, dropped) {
+      if (hasEvents) return
+      const object = geminiObject()
+      object.end?.(text, dropped)
+      Object.assign(events.output, object.output)
+    },
+  }
+}
+
+/** The text after the last tool call is the result. */
+function geminiEvent(event: Json, output: ParsedOutput): void {
+  const answers = event['type'] === 'tool_use' || (event['type'] === 'message' && event['role'] === 'assistant')
+  sees(output, event['session_id'], answers)
+  if (event['type'] === 'message' && event['role'] === 'assistant')
+    output.text = `${output.text ?? ''}${textIn(event['content']) ?? ''}`
+  else if (event['type'] === 'tool_use') delete output.text
+  else if (event['type'] === 'result') {
+    const stats = objectOf(event['stats'])
+    const { input, cacheRead } = inputParts(stats['input_tokens'], stats['cached'])
+    // Thoughts are part of the total only.
+    const generated = Math.max(count(stats['output_tokens']), count(stats['total_tokens']) - input - cacheRead)
+    output.usage = usageOf({ input, output: generated, cacheRead })
+    if (event['status'] === 'error') output.failure = errorIn(event) ?? 'an error'
+  }
+}
+
+function geminiObject(): OutputParser {
   return objectAtEnd((object, output) => {
     for (const model of Object.values(objectOf(objectOf(object['stats'])['models']))) {
       const tokens = objectOf(objectOf(model)['tokens'])
@@ -177,29 +249,52 @@ function gemini(): OutputParser {
   })
 }
 
-const tokensLine = /Tokens: ([\d.,]+)([kM]?) sent,.*?([\d.,]+)([kM]?) received\./
+const tokensLine =
+  /Tokens: ([\d.,]+)([kM]?) sent(?:, ([\d.,]+)([kM]?) cache write)?(?:, ([\d.,]+)([kM]?) cache hit)?,.*?([\d.,]+)([kM]?) received\./
 const costLine = /Cost: \$[\d.]+ message, \$([\d.]+) session/
 
-/** `aider`: plain text, with a line about tokens after each message. */
+// What aider prints after an answer: usage, edits, its commit.
+const aiderStatus = /^(?:Tokens: |Cost: \$|Applied edit to |Commit [0-9a-f]{7,} |You can use \/undo )|^\s*$/
+const aiderError = /^litellm\.(?:\w+\.)*\w*(?:Error|Exception)\b.*/
+
+/**
+ * `aider`: plain text, with a line about tokens after each message. It exits with 0 if the API fails: an error that no message follows is
+ * the failure. What it prints after its last answer is not part of the result.
+ */
 function aider(): OutputParser {
   const output: ParsedOutput = {}
   return {
     output,
     line(text) {
+      const error = aiderError.exec(text)
+      if (error !== null) output.failure = error[0].trim()
       const tokens = tokensLine.exec(text)
       if (tokens !== null) {
-        const [, sent = '', sentUnit = '', received = '', receivedUnit = ''] = tokens
-        const cost = costLine.exec(text)?.[1]
-        const sum = add(
-          output.usage,
-          usageOf({ input: thousands(sent, sentUnit), output: thousands(received, receivedUnit) }),
+        delete output.failure
+        output.answered = true
+        // The tokens sent include those that were written to the cache or read from it.
+        const [sent = 0, written = 0, hit = 0, received = 0] = [1, 3, 5, 7].map((at) =>
+          thousands(tokens[at] ?? '0', tokens[at + 1] ?? ''),
         )
-        // The session's cost is already a total.
-        output.usage = cost === undefined ? sum : { ...sum, cost_usd: Number(cost) }
+        const cacheWrite = Math.min(written, sent)
+        const { input, cacheRead } = inputParts(sent - cacheWrite, hit)
+        const cost = output.usage?.cost_usd
+        output.usage = {
+          ...add(output.usage, usageOf({ input, output: received, cacheRead, cacheWrite })),
+          ...(cost === undefined ? {} : { cost_usd: cost }),
+        }
       }
+      // The session's cost is already a total. With a cache it is on a line of its own.
+      const cost = costLine.exec(text)?.[1]
+      if (cost !== undefined) output.usage = { ...(output.usage ?? usageOf({})), cost_usd: Number(cost) }
     },
     end(text) {
-      output.text = text.trim()
+      const printed = text.trimEnd().split('\n')
+      const last = printed.findLastIndex((line) => !aiderStatus.test(line))
+      output.text = printed
+        .slice(0, last + 1)
+        .join('\n')
+        .trim()
     },
   }
 }
@@ -208,20 +303,10 @@ function thousands(text: string, unit: string): number {
   return count(Number(text.replaceAll(',', '')) * (unit === 'k' ? 1_000 : unit === 'M' ? 1_000_000 : 1))
 }
 
-/** A custom script: `{"text": …}` or `{"fields": […]}`, with optional `usage` and `error`. */
+/** A custom script: `{"text": …}` or `{"fields": […]}`, with optional `usage`, and `error` or a status if it failed. */
 function json(): OutputParser {
   return objectAtEnd((object, output) => {
-    if (object['usage'] !== undefined) {
-      const usage = objectOf(object['usage'])
-      const kinds = {
-        input: count(usage['input_tokens']),
-        output: count(usage['output_tokens']),
-        cacheRead: count(usage['cache_read_tokens']),
-        cacheWrite: count(usage['cache_write_tokens']),
-      }
-      const reported = usageOf(kinds, usage['cost_usd'])
-      output.usage = { ...reported, total_tokens: Math.max(reported.total_tokens, count(usage['total_tokens'])) }
-    }
+    set(output, 'usage', usageIn(object))
     set(output, 'text', textIn(object['text']))
     if (Array.isArray(object['fields']))
       output.fields = object['fields']
@@ -229,8 +314,43 @@ function json(): OutputParser {
         .filter((field) => typeof field['name'] === 'string')
         .map((field) => ({ name: String(field['name']), value: field['value'] ?? null }))
     const empty = output.text === undefined && output.fields === undefined
-    set(output, 'failure', errorIn(object) ?? (empty ? 'its JSON has neither "text" nor "fields"' : undefined))
+    const failure = errorIn(object) ?? failedStatusIn(object)
+    set(output, 'failure', failure ?? (empty ? 'its JSON has neither "text" nor "fields"' : undefined))
   })
+}
+
+/** Usage with our names, with those of the providers' APIs, or as a total. */
+function usageIn(object: Json): Usage | undefined {
+  const total = count(object['tokenUsage'] ?? objectOf(object['metrics'])['tokenUsage'])
+  if (object['usage'] === undefined && total === 0) return undefined
+  const usage = objectOf(object['usage'])
+  // In the form of OpenAI the prompt includes the tokens that were read from the cache.
+  const prompt = inputParts(usage['prompt_tokens'], objectOf(usage['prompt_tokens_details'])['cached_tokens'])
+  const kinds = {
+    input: count(usage['input_tokens']) + prompt.input,
+    output: count(usage['output_tokens'] ?? usage['completion_tokens']),
+    cacheRead: count(usage['cache_read_tokens'] ?? usage['cache_read_input_tokens']) + prompt.cacheRead,
+    cacheWrite: count(usage['cache_write_tokens'] ?? usage['cache_creation_input_tokens']),
+  }
+  const reported = usageOf(kinds, usage['cost_usd'])
+  const totals = [reported.total_tokens, count(usage['total_tokens'] ?? usage['totalTokens']), total]
+  return { ...reported, total_tokens: Math.max(...totals) }
+}
+
+const failedStatus =
+  /^(?:fail(?:ed|ure)?|error(?:ed)?|blocked|time[\s_-]?out|timed[\s_-]?out|cancell?ed|aborted|error_.*)$/i
+
+/** A failure that a JSON object reports by a flag or a status, in any case. */
+function failedStatusIn(object: Json): string | undefined {
+  const report = new Map(Object.entries(object).map(([key, value]) => [key.toLowerCase(), value]))
+  const flag = ['ok', 'success'].find((key) => report.get(key) === false)
+  const key =
+    flag ??
+    (report.get('is_error') === true ? 'is_error' : undefined) ??
+    ['status', 'outcome', 'subtype'].find((name) => failedStatus.test((textIn(report.get(name)) ?? '').trim()))
+  if (key === undefined) return undefined
+  const reason = textIn(report.get('reason')) ?? textIn(report.get('message')) ?? textIn(report.get('text'))
+  return `${key} is ${JSON.stringify(report.get(key))}${reason === undefined ? '' : ` (${reason})`}`
 }
 
 function text(): OutputParser {

@@ -1,4 +1,5 @@
 /** How the common coding agents run unattended: their command lines and output formats. Pure. */
+import type { CliHome } from '../../ports/processes/sandbox/home.js'
 import type { FormatName } from './formats.js'
 
 interface Preset {
@@ -21,7 +22,11 @@ export const presets = {
     last: ['-'],
     format: 'codex',
   },
-  gemini: { command: ['gemini', '--output-format', 'json'], model: (name) => ['--model', name], format: 'gemini' },
+  gemini: {
+    command: ['gemini', '--output-format', 'stream-json'],
+    model: (name) => ['--model', name],
+    format: 'gemini',
+  },
   aider: {
     command: [
       'aider',
@@ -29,6 +34,9 @@ export const presets = {
       '--no-pretty',
       '--no-stream',
       '--no-check-update',
+      // Committing is up to the person or to the worktree's merge gate; by default aider also commits what the person has changed.
+      '--no-auto-commits',
+      '--no-dirty-commits',
       '--message-file',
       '/dev/stdin',
     ],
@@ -45,6 +53,36 @@ export const presets = {
 export type PresetName = keyof typeof presets
 export const presetNames = Object.keys(presets) as PresetName[]
 
+/** What each coding CLI needs of the home folder in a sandbox. */
+export const cliHomes: Readonly<Record<PresetName | 'none', CliHome>> = {
+  claude: {
+    read: ['settings.json', 'CLAUDE.md', 'agents', 'commands', 'plugins', 'rules', 'skills'].map(
+      (name) => `.claude/${name}`,
+    ),
+    write: ['.claude/.credentials.json'],
+    copy: ['.claude.json'],
+    sessions: ['.claude/projects'],
+  },
+  codex: {
+    read: ['config.toml', 'AGENTS.md', 'prompts', 'rules', 'skills'].map((name) => `.codex/${name}`),
+    write: ['.codex/auth.json'],
+    sessions: ['.codex/sessions'],
+  },
+  gemini: {
+    read: ['settings.json', 'GEMINI.md', 'commands', 'extensions'].map((name) => `.gemini/${name}`),
+    write: ['.gemini/oauth_creds.json'],
+    copy: ['.gemini/google_accounts.json', '.gemini/installation_id'],
+    sessions: ['.gemini/tmp'],
+  },
+  aider: { read: ['.aider.conf.yml', '.aider.model.settings.yml', '.aider.model.metadata.json'] },
+  opencode: {
+    read: ['.config/opencode'],
+    write: ['.local/share/opencode/auth.json'],
+    sessions: ['.local/share/opencode'],
+  },
+  none: {},
+}
+
 export interface Recipe {
   readonly preset?: PresetName | undefined
   /** One line for /bin/sh, or a program with its arguments; replaces the preset's command. */
@@ -54,8 +92,17 @@ export interface Recipe {
   readonly output?: 'text' | 'json' | undefined
 }
 
+/** The arguments with which a preset's program starts or resumes a session. `last` replaces the arguments that must come last. */
+export interface SessionArguments {
+  readonly args?: readonly string[]
+  readonly last?: readonly string[]
+}
+
 /** The command line to run, and the format of its output. */
-export function commandLine(recipe: Recipe): { readonly command: readonly string[]; readonly format: FormatName } {
+export function commandLine(
+  recipe: Recipe,
+  session: SessionArguments = {},
+): { readonly command: readonly string[]; readonly format: FormatName } {
   const preset: Preset | undefined = recipe.preset === undefined ? undefined : presets[recipe.preset]
   const format = recipe.output ?? preset?.format ?? 'text'
   const args = recipe.args ?? []
@@ -64,5 +111,6 @@ export function commandLine(recipe: Recipe): { readonly command: readonly string
     return { command: [...program, ...args], format }
   }
   const model = preset === undefined || recipe.model === undefined ? [] : preset.model(recipe.model)
-  return { command: [...(preset?.command ?? []), ...model, ...args, ...(preset?.last ?? [])], format }
+  const last = session.last ?? preset?.last ?? []
+  return { command: [...(preset?.command ?? []), ...model, ...args, ...(session.args ?? []), ...last], format }
 }

@@ -10,7 +10,8 @@ describe('renderPrompt', () => {
       ...nothing,
       instructions: 'Be careful.',
       context: [task, { type: 'tool.result', role: 'tool', content: { status: 'ok' } }],
-      output: [{ type: 'task.deliverable', role: 'assistant', content: { text: 'Earlier work.' } }],
+      memory: [{ type: 'task.deliverable', role: 'assistant', content: { text: 'Earlier work.' } }],
+      output: [{ type: 'agent.thought', role: 'assistant', content: { text: 'Half of it.' } }],
       wanted: [{ name: 'verdict', type: 'string', required: true, description: 'how it went' }],
       takenOver: true,
     })
@@ -18,7 +19,8 @@ describe('renderPrompt', () => {
     expect(titles).toEqual([
       '# Instructions',
       '# Context',
-      '# What you did earlier',
+      '# Earlier turns',
+      '# What you did earlier in this turn',
       '# Task',
       '# Answer',
       '# Interrupted work',
@@ -43,7 +45,7 @@ describe('renderPrompt', () => {
     expect(prompt).not.toContain('\n0:xxx')
     expect(prompt).toMatch(/\[\d+ older cards are left out\]/)
     expect(prompt).toContain('Fix it.')
-    const truncated = { context: false, output: true }
+    const truncated = { context: false, memory: false, output: true }
     expect(renderPrompt({ ...nothing, output: cards.slice(0, 1), truncated })).toContain('[more than 0 older cards')
     const huge = [{ ...cards[0]!, content: { text: 'y'.repeat(900_000) } }]
     expect(renderPrompt({ ...nothing, context: [...huge, task] })).toMatch(/y\n\[cut: 70\d{4} more characters\]/)

@@ -3,15 +3,24 @@
  * bounded: the task and the instructions are always complete; of the rest, the newest cards that fit, with a note about omissions.
  */
 import type { Card, FieldSpec } from '../../kernel/verbs/cards.js'
+import type { ClaimedTurn } from '../../kernel/verbs/turn/claim.js'
 import { fieldList, oldestFirst, section, textOf } from '../card-text.js'
+import type { RunStart } from './session.js'
 
 export interface PromptParts {
   readonly instructions: string
   readonly context: readonly Pick<Card, 'type' | 'role' | 'content'>[]
+  /** Cards of earlier turns. */
+  readonly memory?: readonly Pick<Card, 'type' | 'role' | 'content'>[]
+  /** Cards that this turn has written. */
   readonly output: readonly Pick<Card, 'type' | 'role' | 'content'>[]
-  /** Whether the boxes hold older cards that were not read. */
-  readonly truncated?: { readonly context: boolean; readonly output: boolean }
+  /** Whether there are older cards that were not read. */
+  readonly truncated?: { readonly context: boolean; readonly memory: boolean; readonly output: boolean }
   readonly wanted: readonly FieldSpec[]
+  /** Messages to the turn, as text. */
+  readonly messages?: string | undefined
+  /** Identifies the session that starts with this prompt. */
+  readonly mark?: string | undefined
   /** Whether an earlier worker was interrupted in this turn. */
   readonly takenOver: boolean
 }
@@ -20,19 +29,48 @@ export interface PromptParts {
 const contextMaxChars = 200_000
 const memoryMaxChars = 40_000
 
-export function renderPrompt({ instructions, context, output, truncated, wanted, takenOver }: PromptParts): string {
+export function renderPrompt(parts: PromptParts): string {
+  const { instructions, context, memory = [], output, truncated, wanted, takenOver } = parts
   const tasks = context.filter((card) => card.type === 'task.instruction')
   const others = context.filter((card) => !['task.instruction', 'task.result_fields'].includes(card.type))
-  const parts = [
+  const sections = [
     section('Instructions', instructions),
     section('Context', newest(others, contextMaxChars, truncated?.context)),
-    section('What you did earlier', newest(output, memoryMaxChars, truncated?.output)),
+    section('Earlier turns', newest(memory, memoryMaxChars, truncated?.memory)),
+    section('What you did earlier in this turn', newest(output, memoryMaxChars, truncated?.output)),
     section('Task', tasks.map((card) => textOf(card.content)).join('\n\n')),
+    section('Messages', parts.messages ?? ''),
     section('Answer', answerForm(wanted)),
     section('Interrupted work', takenOver ? takeoverNote : ''),
+    parts.mark ?? '',
   ]
-  return `${parts.filter((part) => part !== '').join('\n\n')}\n`
+  return joined(sections)
 }
+
+const joined = (sections: readonly string[]) => `${sections.filter((part) => part !== '').join('\n\n')}\n`
+
+/**
+ * The prompt of a run. A session that is resumed contains the instructions and the task: a run that continues its own work gets a note, and
+ * a retry or a follow-up gets what is new. `resume_prompt` of the payload says what is new in a retry.
+ */
+export function promptOf(start: RunStart, parts: PromptParts, turn: Pick<ClaimedTurn, 'payload'>): string {
+  if (start === 'fresh') return renderPrompt(parts)
+  if (start === 'messages')
+    return joined([section('Messages', parts.messages ?? ''), section('Answer', answerForm(parts.wanted))])
+  if (start === 'continue')
+    return joined([
+      section('Interrupted work', continuationNote),
+      section('Messages', parts.messages ?? ''),
+      section('Answer', answerForm(parts.wanted)),
+    ])
+  const news = turn.payload['resume_prompt']
+  const context: PromptParts['context'] =
+    typeof news === 'string' ? [{ type: 'task.instruction', role: 'user', content: { text: news } }] : parts.context
+  return renderPrompt({ ...parts, instructions: '', memory: [], context })
+}
+
+const continuationNote = `You were interrupted in the middle of the task, because the worker that ran you was lost. What you changed until then was not undone.
+Check the current state, continue where you stopped, and do not repeat work that is already done.`
 
 const takeoverNote = `This turn was interrupted before, and what was changed until then was not undone.
 Check the current state before you continue, and do not repeat work that is already done.`

@@ -4,6 +4,7 @@
  */
 import { defined } from '@bellwether/base'
 import type { Card, NewCard } from '../../kernel/verbs/cards.js'
+import type { ClaimedTurn } from '../../kernel/verbs/turn/claim.js'
 import type { Fence } from '../../kernel/verdict.js'
 import type { TurnAction } from '../agent.js'
 
@@ -17,10 +18,13 @@ export function resultCard({ deliver, status = 'success', error }: Delivered, tu
   return { type: 'agent.thought', content: deliver, metadata: { agent_turn_id: turn.agentTurnId, [resultMark]: mark } }
 }
 
-export function storedResult(output: readonly Card[], turn: Fence): Delivered | undefined {
-  const card = output.findLast(
-    ({ metadata }) => metadata['agent_turn_id'] === turn.agentTurnId && metadata[resultMark] !== undefined,
-  )
+/** The result that a lost worker stored, or that a fork began with. */
+export const earlierResult = ({ takenOver, payload }: ClaimedTurn, output: readonly Card[]) =>
+  takenOver || payload['forked_from'] !== undefined ? storedResult(output) : undefined
+
+/** `output`: the cards of this turn. */
+export function storedResult(output: readonly Card[]): Delivered | undefined {
+  const card = output.findLast(({ metadata }) => metadata[resultMark] !== undefined)
   if (card === undefined) return undefined
   return { deliver: card.content as Delivered['deliver'], ...(card.metadata[resultMark] as Pick<Delivered, 'status'>) }
 }

@@ -6,7 +6,7 @@
 import { onAbort, type Clock, type Log } from '@bellwether/base'
 import { TURN } from '../../kernel/turn.js'
 import type { ClaimedTurn } from '../../kernel/verbs/turn/claim.js'
-import type { Step } from '../../kernel/verbs/turn/record.js'
+import type { Step } from '../../kernel/verbs/content/record.js'
 import type { Fence } from '../../kernel/verdict.js'
 import type { Guardian, Watch } from '../../ports/processes/guardian.js'
 import type { Self } from '../../ports/processes/proc.js'
@@ -37,8 +37,8 @@ export interface IsolationExecutorOptions {
 
 export interface IsolationExecutor {
   agent(spec: IsolatedFunction): AgentFunction
-  /** A beat that was sent at `askedMs` confirmed the fence. */
-  renew(turn: Fence, askedMs: number): void
+  /** A beat that was sent at `sentMs` confirmed the fence. */
+  renew(turn: Fence, sentMs: number): void
   /** Whether the guardian watches this turn: then it freezes the turn's processes while no beat confirms the fence. */
   guards(turn: Fence): boolean
   /** Ends the spare thread. */
@@ -137,9 +137,9 @@ export function openIsolationExecutor(options: IsolationExecutorOptions): Isolat
 
   /** Confirms the fence with a beat. Returns when it was sent. */
   async function confirm(context: TurnContext): Promise<number> {
-    const askedMs = clock.monotonicMs()
+    const sentMs = clock.monotonicMs()
     await context.activity('thinking')
-    return askedMs
+    return sentMs
   }
 
   async function leased(context: TurnContext, lease: Lease, run: () => Promise<TurnAction>): Promise<TurnAction> {
@@ -178,7 +178,7 @@ export function openIsolationExecutor(options: IsolationExecutorOptions): Isolat
 
   return {
     agent: (spec) => (context) => (spec.isolation === 'process' ? inProcess : inThread)(context, spec),
-    renew: (turn, askedMs) => leases.get(keyOf(turn))?.renew(askedMs),
+    renew: (turn, sentMs) => leases.get(keyOf(turn))?.renew(sentMs),
     guards: (turn) => guarded.has(keyOf(turn)),
     async close() {
       await spare?.guest.end(0)
@@ -205,7 +205,7 @@ function openLease(clock: Clock, sinceMs: number, ttlMs: number): Lease {
   return {
     lost: lost.signal,
     expired,
-    renew: (askedMs) => void (untilMs = Math.max(untilMs, askedMs + ttlMs)),
+    renew: (sentMs) => void (untilMs = Math.max(untilMs, sentMs + ttlMs)),
     release: () => released.abort(),
   }
 }

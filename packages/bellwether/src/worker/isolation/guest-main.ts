@@ -6,7 +6,15 @@ import { writeFileSync } from 'node:fs'
 import { parentPort } from 'node:worker_threads'
 import { systemClock, systemRandom } from '@bellwether/base'
 import { uuidv7 } from '../../ports/ids.js'
-import { agentFunction, functionIn, type Agent, type AgentFunction, type TurnContext } from '../agent.js'
+import {
+  agentFunction,
+  fileFunction,
+  functionIn,
+  type Agent,
+  type AgentFunction,
+  type FileAgent,
+  type TurnContext,
+} from '../agent.js'
 import {
   needsClass,
   packError,
@@ -64,8 +72,10 @@ function contextOf({ turn, results }: GuestRun): TurnContext {
     results,
     signal: cancellation.signal,
     newId: () => ids.next(),
+    say: (entry) => send({ say: entry }),
     hydrate: verb('hydrate'),
     record: verb('record'),
+    messages: verb('messages'),
     activity: verb('activity'),
     reserve: verb('reserve'),
     commit: verb('commit'),
@@ -87,7 +97,7 @@ async function load({ module, name, takesInstruction }: GuestRun): Promise<Agent
   const found = functionIn(exported, name)
   if (found === undefined)
     return invalid(`Cannot run agent "${name}": the default export of ${module} is neither a function nor has one`)
-  return takesInstruction ? agentFunction(found as Agent) : (found as AgentFunction)
+  return takesInstruction ? agentFunction(found as Agent) : fileFunction(found as FileAgent)
 }
 
 async function run(request: GuestRun): Promise<void> {

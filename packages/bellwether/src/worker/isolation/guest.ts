@@ -39,12 +39,15 @@ export async function runGuest(options: GuestRunOptions): Promise<TurnAction> {
   const stop = linkAbort(context.signal, lost)
   let endGraceMs = graceMs
   try {
-    const finished = new Promise<Exclude<FromGuest, { readonly call: number }>>((resolve) => {
-      guest.onMessage((message) => {
-        if ('call' in message) void reply(guest, context, message)
-        else resolve(message)
-      })
-    })
+    const finished = new Promise<Extract<FromGuest, { readonly action: unknown } | { readonly failed: unknown }>>(
+      (resolve) => {
+        guest.onMessage((message) => {
+          if ('call' in message) void reply(guest, context, message)
+          else if ('say' in message) context.say(message.say)
+          else resolve(message)
+        })
+      },
+    )
     guest.send({ run: request })
     const end = await Promise.race([finished, guest.ended, aborted(stop.signal)])
     if (end === undefined) {
@@ -82,6 +85,8 @@ function execute(context: TurnContext, message: Extract<FromGuest, { readonly ca
       return context.hydrate()
     case 'record':
       return context.record(...message.args)
+    case 'messages':
+      return context.messages()
     case 'activity':
       return context.activity(...message.args)
     case 'reserve':

@@ -4,7 +4,7 @@
  */
 import { InvalidInput } from '@bellwether/protocol'
 import { isolations, memoryMb } from '../../settings/schema.js'
-import type { AgentFunction } from '../agent.js'
+import type { AgentFunction, FileAgent } from '../agent.js'
 
 export type Isolation = (typeof isolations)[number]
 
@@ -18,6 +18,11 @@ export interface IsolationOptions {
 
 /** A function agent with options, in an agents file. */
 export interface AgentDefinition extends IsolationOptions {
+  readonly run: FileAgent
+}
+
+/** The same, loaded. */
+export interface LoadedAgent extends IsolationOptions {
   readonly run: AgentFunction
 }
 

@@ -3,11 +3,12 @@ import { defined } from '@bellwether/base'
 import type * as protocol from '@bellwether/protocol'
 import type { ToolResult } from '@bellwether/protocol/http'
 import type { ClaimedTurn } from '../../kernel/verbs/turn/claim.js'
+import type { NewTranscriptEntry } from '../../kernel/verbs/content/append_transcript.js'
 import { FenceLost, type TurnAction, type TurnContext } from '../agent.js'
 import type { FunctionSource } from './isolation.js'
 
 /** The calls of a context that the worker executes for its guest. */
-export type ContextVerb = 'hydrate' | 'record' | 'activity' | 'reserve' | 'commit' | 'release' | 'swapBox'
+export type ContextVerb = 'hydrate' | 'record' | 'messages' | 'activity' | 'reserve' | 'commit' | 'release' | 'swapBox'
 
 type Call = {
   [V in ContextVerb]: { readonly call: number; readonly verb: V; readonly args: Parameters<TurnContext[V]> }
@@ -24,7 +25,11 @@ export type ToGuest =
   | { readonly reply: number; readonly error: PackedError }
   | { readonly abort: unknown }
 
-export type FromGuest = Call | { readonly action: TurnAction } | { readonly failed: PackedError }
+export type FromGuest =
+  | Call
+  | { readonly say: string | NewTranscriptEntry }
+  | { readonly action: TurnAction }
+  | { readonly failed: PackedError }
 
 /** An error without its class, which a structured clone would lose. */
 export interface PackedError {
@@ -49,7 +54,7 @@ export function packError(error: unknown): PackedError {
 export type ErrorClasses = Pick<typeof protocol, 'InvalidInput' | 'Terminal' | 'Retryable'>
 const classNames = ['InvalidInput', 'Terminal', 'Retryable'] as const
 
-export const needsClass = ({ name }: PackedError) => classNames.some((one) => one === name)
+export const needsClass = ({ name }: PackedError) => classNames.some((className) => className === name)
 
 export function unpackError(packed: PackedError, agentTurnId: string, classes: ErrorClasses | undefined): Error {
   const { name, message, stack, code = '', hint } = packed

@@ -42,7 +42,7 @@ export function startProcessGuest({ clock, token, name, cwd, memoryMaxMb }: Proc
       ...nodeArguments('./guest-main', import.meta.url),
     ],
     cwd,
-    env: { ...(defined(environment()) as Record<string, string>), [tokenName]: token },
+    env: { ...withoutSettings(), [tokenName]: token },
     stdin: '',
     token,
     name,
@@ -88,4 +88,10 @@ export function startProcessGuest({ clock, token, name, cwd, memoryMaxMb }: Proc
       leaveCgroup(token)
     },
   }
+}
+
+/** Our settings are left out: one of them is the database's URL, and the guest reaches the database through its worker. */
+function withoutSettings(): Record<string, string> {
+  const env = Object.entries(defined(environment()) as Record<string, string>)
+  return Object.fromEntries(env.filter(([name]) => !name.startsWith('BELLWETHER__')))
 }

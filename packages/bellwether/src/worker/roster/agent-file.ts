@@ -2,13 +2,15 @@
  * Parses one agent file, `agents/NAME.md`: front matter with the executor and its limits, then the instructions. Pure. All problems of
  * a file are reported at once, each with file, line, reason and remedy.
  */
-import { InvalidInput, isToken } from '@bellwether/protocol'
+import { branchPattern, InvalidInput, isToken, memories, mergeModes, workspaceKinds } from '@bellwether/protocol'
 import { z } from 'zod'
 import { allowedName } from '../../ports/processes/environment.js'
-import { isolations, memoryMb } from '../../settings/schema.js'
+import { entryHint, readEntry } from '../../ports/processes/sandbox/network.js'
+import { isolations, memoryMb, sandboxes } from '../../settings/schema.js'
 import { nearest } from '../../settings/nearest.js'
 import { degrade, modelFields, modelProblem, onlyFor, priceFields } from '../executors/model/model-front-matter.js'
 import { askingSeconds, fallbackAgent, isFallback, defaultDeadlineSeconds } from '../executors/person/spec.js'
+import { askingMaxSeconds, askingProblem } from '../executors/approvals/presets.js'
 import { presetNames } from '../executors/presets.js'
 import { invalidValue } from './invalid-value.js'
 import { readFrontMatter } from './front-matter.js'
@@ -28,6 +30,10 @@ const shape = z.strictObject({
   executor: z.enum(['model', 'command', 'function', 'person']).optional(),
   description: z.string().max(1_000).optional(),
   model: name.optional(),
+  account: z
+    .string()
+    .regex(/^[\w.:@/-]{1,120}$/, 'must be 1 to 120 of the characters A-Z, a-z, 0-9, _, ., :, @, / and -')
+    .optional(),
   cheaper_model: name.optional(),
   command: z.union([name, names.min(1)]).optional(),
   preset: z.enum(presetNames).optional(),
@@ -36,8 +42,25 @@ const shape = z.strictObject({
   output: z.enum(['text', 'json']).optional(),
   cwd: name.optional(),
   on_takeover: z.enum(['rerun', 'fail']).optional(),
+  resume: z.enum(['auto', 'never']).optional(),
+  steering: z.enum(['auto', 'off']).optional(),
+  approve: z.literal('ask').optional(),
+  approve_within_seconds: positive.max(askingMaxSeconds).optional(),
+  workspace: z.enum(workspaceKinds).optional(),
+  sandbox: z.enum(sandboxes).optional(),
+  network: z
+    .union([
+      z.enum(['on', 'off']),
+      z.array(z.string().refine((item) => readEntry(item) !== undefined, entryHint)).max(1_000),
+    ])
+    .optional(),
+  sandbox_read: names.optional(),
+  sandbox_write: names.optional(),
+  base: z.string().regex(branchPattern, 'must be the name of a branch').optional(),
+  merge: z.enum(mergeModes).optional(),
   module: name.optional(),
   isolation: z.enum(isolations).optional(),
+  memory: z.enum(memories).optional(),
   memory_max_mb: positive.int().min(memoryMb.min).max(memoryMb.max).optional(),
   tools: z.array(z.string().refine(isToolItem, toolItemHint)).max(1_000).optional(),
   worker_target: z.string().refine(isToken, 'must be 1 to 120 of the characters a-z, 0-9, _ and -').optional(),
@@ -49,6 +72,7 @@ const shape = z.strictObject({
       max_cost_usd: positive.max(1e9).optional(),
       max_wall_seconds: positive.max(yearSeconds).optional(),
       max_steps: positive.int().max(1e6).optional(),
+      max_repeats: positive.int().min(2).max(1_000).optional(),
       degrade,
     })
     .optional(),
@@ -76,7 +100,11 @@ const knownKeys = Object.keys(shape.shape)
 const budgetKeys = Object.keys(shape.shape.budget.unwrap().shape)
 const personOnly = ['people', 'choices', 'answer_within_seconds', 'fallback'] as const
 const functionOnly = ['module', 'isolation', 'memory_max_mb'] as const
-const commandOnly = ['command', 'preset', 'args', 'env', 'output', 'on_takeover'] as const
+const commandOnly = [
+  ...(['command', 'preset', 'args', 'env', 'output', 'on_takeover', 'resume', 'steering'] as const),
+  ...(['workspace', 'base', 'merge', 'sandbox', 'network', 'sandbox_read', 'sandbox_write'] as const),
+  ...(['approve', 'approve_within_seconds'] as const),
+] as const
 
 export type AgentFileResult = { readonly agent: AgentFile } | { readonly problems: readonly string[] }
 
@@ -133,6 +161,12 @@ export function readAgentFile(file: string, text: string): AgentFileResult {
   }
 }
 
+/** Why a function agent without a module cannot run where no agents file is configured. */
+export function functionRefusal({ name, settings }: AgentFile): string | undefined {
+  if (settings.executor !== 'function' || settings.module !== undefined) return undefined
+  return `agents/${name}.md: executor "function" has no code here. Add "module: FILE" to it, or name a file with a function "${name}": bellwether up --agents FILE, or "agents" in [worker] of bellwether.toml`
+}
+
 type Problem = readonly [key: string, message: string]
 
 function unknownKeys(path: readonly PropertyKey[], unknown: readonly string[]): Problem[] {
@@ -167,6 +201,8 @@ function conflict(settings: z.output<typeof shape>): Problem | undefined {
     return ['isolation', `"isolation" must be "thread" or "process" with "${needsIsolation}". Change it or remove it`]
   if (settings.tools !== undefined && executor !== 'model' && executor !== 'function')
     return ['tools', onlyFor('tools', 'model', executor)]
+  if (settings.account !== undefined && executor !== 'model' && executor !== 'command')
+    return ['account', onlyFor('account', 'model" and "command', executor)]
   if (settings.cheaper_model !== undefined && executor !== 'model' && executor !== 'command')
     return ['cheaper_model', onlyFor('cheaper_model', 'model', executor)]
   if (executor === 'command') {
@@ -176,6 +212,10 @@ function conflict(settings: z.output<typeof shape>): Problem | undefined {
     if (command !== undefined && ofPreset !== undefined)
       return [ofPreset, `"${ofPreset}" requires a preset. Put the model into "command" instead`]
     if (settings.must_end_with !== undefined) return ['must_end_with', onlyFor('must_end_with', 'model', executor)]
+    const unasked = settings.approve === 'ask' ? askingProblem(settings) : undefined
+    if (unasked !== undefined) return ['approve', unasked]
+    if (settings.approve === undefined && settings.approve_within_seconds !== undefined)
+      return ['approve_within_seconds', '"approve_within_seconds" requires "approve: ask". Add it, or remove this key']
     return (settings.env ?? []).map(forbidden).find((problem) => problem !== undefined)
   }
   const stray = commandOnly.find((key) => settings[key] !== undefined)

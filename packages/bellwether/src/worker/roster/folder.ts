@@ -3,9 +3,10 @@
  * counts as removed only if two scans in a row do not find it. Reads files, writes nothing.
  */
 import { createHash } from 'node:crypto'
-import { readdir, readFile, stat } from 'node:fs/promises'
+import { readdir, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import type { Log } from '@bellwether/base'
+import { readRegularFile } from '../../settings/regular-file.js'
 import { fileMaxBytes, readAgentFile, type AgentFile } from './agent-file.js'
 
 export interface LoadedAgent extends AgentFile {
@@ -24,7 +25,14 @@ export interface AgentFolder {
 // More files mean that the setting points to the wrong folder.
 const filesMax = 1_000
 
-export function openAgentFolder({ folder, log }: { readonly folder: string; readonly log: Log }): AgentFolder {
+export interface AgentFolderOptions {
+  readonly folder: string
+  readonly log: Log
+  /** Why an agent cannot run here, whatever its file says. */
+  readonly refuse?: (agent: AgentFile) => string | undefined
+}
+
+export function openAgentFolder({ folder, log, refuse }: AgentFolderOptions): AgentFolder {
   const agents = new Map<string, LoadedAgent>()
   const problems = new Map<string, readonly string[]>()
   const seen = new Map<string, string>()
@@ -36,8 +44,10 @@ export function openAgentFolder({ folder, log }: { readonly folder: string; read
     const mark = `${mtimeMs} ${size} ${ino}`
     const name = basename(file, '.md')
     if (seen.get(name) === mark) return
-    const text = size > fileMaxBytes ? ' '.repeat(fileMaxBytes + 1) : await readFile(path, 'utf8')
-    const result = readAgentFile(join(basename(folder), file), text)
+    const text = size > fileMaxBytes ? ' '.repeat(fileMaxBytes + 1) : readRegularFile(path)
+    const parsed = readAgentFile(join(basename(folder), file), text)
+    const refusal = 'agent' in parsed ? refuse?.(parsed.agent) : undefined
+    const result = refusal === undefined ? parsed : { problems: [refusal] }
     if ('agent' in result) {
       const before = agents.get(name)
       const hash = createHash('sha256').update(text).digest('hex').slice(0, 16)

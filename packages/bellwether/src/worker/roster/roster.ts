@@ -4,11 +4,13 @@
  * worker, never the database, decide how a turn is run.
  */
 import { defined, type Log } from '@bellwether/base'
+import { isToken } from '@bellwether/protocol'
 import type { ClaimedTurn } from '../../kernel/verbs/turn/claim.js'
 import type { Kernel } from '../../kernel/kernel.js'
 import { listAgentsFrom, type StoredAgent } from '../../kernel/reads/agents.js'
 import type { AgentFunction } from '../agent.js'
 import { cloneOriginsOf } from '../clone-origin.js'
+import { defaultTarget } from './agent-file.js'
 import type { LoadedAgent, AgentFolder } from './folder.js'
 
 export interface RosterOptions {
@@ -18,6 +20,8 @@ export interface RosterOptions {
   /** The permanent name of the folder: `host:path`. */
   readonly origin: string
   readonly log: Log
+  /** False: another process writes the roster; a step only scans the folder. Default: true. */
+  readonly writes?: boolean
   /** Undefined if this worker does not have the agent's executor. */
   readonly executor: (agent: LoadedAgent) => AgentFunction | undefined
 }
@@ -32,8 +36,10 @@ export interface Roster {
 
 const source = 'file'
 const retiredMark = 'retired'
+const invalidMark = 'invalid'
 
-export function openRoster({ kernel, projectId, folder, origin, log, executor }: RosterOptions): Roster {
+export function openRoster(options: RosterOptions): Roster {
+  const { kernel, projectId, folder, origin, log, executor, writes = true } = options
   /** The stored rows of this folder, by agent. Undefined until the first step has read them. */
   let stored: Map<string, StoredAgent> | undefined
 
@@ -47,9 +53,18 @@ export function openRoster({ kernel, projectId, folder, origin, log, executor }:
     const workerTarget = settings.worker_target
     await kernel.putProfile({ projectId, profileId: name, name, workerTarget, spec: { ...settings, instructions } })
     const metadata = { source, origin, hash, executor: settings.executor }
-    await kernel.putAgents([{ projectId, agentId: name, profileId: name, workerTarget, status: 'active', metadata }])
+    const { memory = 'none' } = settings
+    const row = { projectId, agentId: name, profileId: name, workerTarget, memory }
+    await kernel.putAgents([{ ...row, status: 'active', metadata }])
     known.set(name, { agent_id: name, profile_id: name, worker_target: workerTarget, hash })
     log.info({ agent_id: name, worker_target: workerTarget, executor: settings.executor }, 'agent added to the roster')
+  }
+
+  /** So that people see the agent, and a turn of it fails with the problems of its file. */
+  async function putInvalid(known: Map<string, StoredAgent>, name: string): Promise<void> {
+    const metadata = { source, origin, hash: invalidMark }
+    await kernel.putAgents([{ projectId, agentId: name, workerTarget: defaultTarget, status: 'active', metadata }])
+    known.set(name, { agent_id: name, profile_id: null, worker_target: defaultTarget, hash: invalidMark })
   }
 
   async function retire(known: Map<string, StoredAgent>, row: StoredAgent): Promise<void> {
@@ -70,6 +85,7 @@ export function openRoster({ kernel, projectId, folder, origin, log, executor }:
   return {
     async step() {
       await folder.scan()
+      if (!writes) return
       stored ??= await read()
       const errors: unknown[] = []
       for (const agent of folder.agents.values()) {
@@ -79,6 +95,11 @@ export function openRoster({ kernel, projectId, folder, origin, log, executor }:
         } catch (error) {
           errors.push(error) // the other agents are still written
         }
+      }
+      for (const name of folder.problems.keys()) {
+        const isKnown = folder.agents.has(name) || (stored.get(name)?.hash ?? retiredMark) !== retiredMark
+        // A file whose name is not valid cannot be an agent.
+        if (!isKnown && isToken(name)) await putInvalid(stored, name)
       }
       for (const row of stored.values()) {
         // An invalid file is not a missing file: its agent stays.
@@ -103,7 +124,8 @@ export function openRoster({ kernel, projectId, folder, origin, log, executor }:
   }
 }
 
-const unable =
+/** An agent that fails its turns with a reason. */
+export const unable =
   (reason: string): AgentFunction =>
   async ({ turn }) => ({
     deliver: { text: `Cannot run agent "${turn.agentId}": ${reason}.` },

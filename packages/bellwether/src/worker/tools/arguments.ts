@@ -2,11 +2,13 @@
  * Checks the arguments of a call against the tool's JSON schema and reports problems so that a model can fix them. Accepted
  * arguments can be stored; compiled schemas are cached within a limit; patterns of a foreign schema are never executed.
  */
+import { createRequire } from 'node:module'
 import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import { Ajv, type ErrorObject, type Options, type ValidateFunction } from 'ajv'
-import { Ajv2019 } from 'ajv/dist/2019.js'
-import { Ajv2020 } from 'ajv/dist/2020.js'
+import type * as Draft07 from 'ajv'
+import type { ErrorObject, Options, ValidateFunction } from 'ajv'
+import type * as Draft2019 from 'ajv/dist/2019.js'
+import type * as Draft2020 from 'ajv/dist/2020.js'
 import { storable } from '../../kernel/content.js'
 
 // Enough for the content of a source file; larger data belongs in a file whose name is passed.
@@ -55,7 +57,7 @@ export function checkSchema(parameters: Arguments): void {
     })
   }
   try {
-    const valid = new Ajv({ strict: false, logger: false })
+    const valid = new (ajv().Ajv)({ strict: false, logger: false })
     if (parameters['$schema'] === undefined && valid.validateSchema(parameters) !== true)
       throw new Error(valid.errorsText(valid.errors))
     compile({ parameters })
@@ -112,6 +114,12 @@ function compiled(shape: Shape): ValidateFunction | undefined {
   return made
 }
 
+/** The library has 100 files: the first schema loads it, because most projects declare no tool. */
+const load = createRequire(import.meta.url)
+const ajv = () => load('ajv') as typeof Draft07
+const ajv2019 = () => load('ajv/dist/2019.js') as typeof Draft2019
+const ajv2020 = () => load('ajv/dist/2020.js') as typeof Draft2020
+
 /** One validator per schema: in a shared one, ids would collide and no schema could be evicted. */
 function compile({ parameters, foreign = false }: Shape): ValidateFunction {
   const options: Options = {
@@ -126,9 +134,11 @@ function compile({ parameters, foreign = false }: Shape): ValidateFunction {
   }
   const { $schema, ...rest } = parameters
   const schema = { type: 'object', ...rest }
-  if (typeof $schema === 'string' && $schema.includes('2020-12')) return new Ajv2020(options).compile(schema)
-  if (typeof $schema === 'string' && $schema.includes('2019-09')) return new Ajv2019(options).compile(schema)
-  return new Ajv(options).compile(schema)
+  if (typeof $schema === 'string' && $schema.includes('2020-12'))
+    return new (ajv2020().Ajv2020)(options).compile(schema)
+  if (typeof $schema === 'string' && $schema.includes('2019-09'))
+    return new (ajv2019().Ajv2019)(options).compile(schema)
+  return new (ajv().Ajv)(options).compile(schema)
 }
 
 /** A malicious pattern can run for hours, so foreign patterns count as matched. */

@@ -13,9 +13,11 @@ import { retryUntil } from '../../ports/retry.js'
 import { hostLeaves, runCall, type CallReceipt } from './run-call.js'
 import type { Catalogue } from './catalogue.js'
 import { messageOf } from './result.js'
+import { actionCallId } from '../ui-action.js'
+import { approvalSeconds, waitSeconds } from './timing.js'
 
 export interface ToolHostOptions {
-  readonly kernel: Pick<Kernel, 'startTool' | 'openCalls' | 'beatTools' | 'report'>
+  readonly kernel: Pick<Kernel, 'startTool' | 'askForCall' | 'openCalls' | 'beatTools' | 'report'>
   readonly bell: Bell
   readonly clock: Clock
   readonly log: Log
@@ -24,6 +26,8 @@ export interface ToolHostOptions {
   /** The project whose calls this host runs. */
   readonly projectId: string
   readonly catalogue: Pick<Catalogue, 'find' | 'names'>
+  /** Whether a person may call the tool as this agent. Default: every tool of the project's roster. */
+  readonly mayAct?: (agentId: string, tool: string) => boolean
   readonly signal: AbortSignal
   readonly settings: ToolHostSettings
 }
@@ -110,9 +114,9 @@ export async function openToolHost(options: ToolHostOptions): Promise<ToolHost> 
     }
     more = calls.length === room
     const fresh = calls.filter((call) => !running.has(call.tool_call_id) && !stopping.signal.aborted)
-    const taken = fresh.slice(0, settings.concurrency - running.size)
-    for (const call of taken) take(call)
-    return taken.length
+    const claimable = fresh.slice(0, settings.concurrency - running.size)
+    for (const call of claimable) take(call)
+    return claimable.length
   }
 
   function take(call: OpenCall): void {
@@ -134,22 +138,37 @@ export async function openToolHost(options: ToolHostOptions): Promise<ToolHost> 
   ): Promise<void> {
     const tool = catalogue.find(name)
     if (tool === undefined) return
-    const askedMs = clock.monotonicMs()
+    if (tool.approve === 'ask') {
+      // Here as well as in the roster, which another program may have changed.
+      const withinSeconds = approvalSeconds(tool)
+      const request = {
+        projectId,
+        toolCallId,
+        host,
+        withinSeconds,
+        runSeconds: waitSeconds(tool, settings.silentSeconds),
+      }
+      if ((await retried(() => kernel.askForCall(request))) !== 'allowed') return
+    }
+    const sentMs = clock.monotonicMs()
     const call = await retried(() => kernel.startTool(projectId, toolCallId, host))
     if (call?.what !== 'started') return
     current.claimed = true
     // If this process was frozen since it claimed, the turn may not wait for the call any more (hazard 15).
-    const late = clock.monotonicMs() - askedMs > settings.silentSeconds * 1_000
+    const late = clock.monotonicMs() - sentMs > settings.silentSeconds * 1_000
     if (late && (await retried(() => kernel.beatTools(projectId, [toolCallId], host))).has(toolCallId)) return
     const { agent_id: agentId, agent_turn_id: agentTurnId, turn_epoch: turnEpoch } = call
-    const receipt = await runCall({
-      clock,
-      tool,
-      call,
-      context: { projectId, agentId, agentTurnId, toolCallId, traceparent },
-      signal: current.abort.signal,
-      onStuck: (ended) => void countStuck(name, ended),
-    })
+    const isRefused = toolCallId === actionCallId(agentTurnId) && options.mayAct?.(agentId, name) === false
+    const receipt = isRefused
+      ? notListed(agentId, name)
+      : await runCall({
+          clock,
+          tool,
+          call,
+          context: { projectId, agentId, agentTurnId, toolCallId, traceparent },
+          signal: current.abort.signal,
+          onStuck: (ended) => void countStuck(name, ended),
+        })
     if (receipt === undefined) return
     const fence = { agentTurnId, turnEpoch }
     await retried(() => kernel.report([{ projectId, toolCallId, ...receipt, fence }])).catch(async (error: unknown) => {
@@ -207,6 +226,12 @@ export async function openToolHost(options: ToolHostOptions): Promise<ToolHost> 
       await Promise.all([all(), beating, polling])
     },
   }
+}
+
+/** A key that declares the tool on the roster must not reach more tools than the files give to agents. */
+function notListed(agentId: string, tool: string): NonNullable<CallReceipt> {
+  const message = `agent "${agentId}" may not call "${tool}": add it to "tools" in agents/${agentId}.md`
+  return { status: 'failed', error: { code: 'tool_not_allowed', message } }
 }
 
 function notStored(error: unknown): NonNullable<CallReceipt> {

@@ -11,7 +11,7 @@ import { httpRequest, type HttpResponse } from '../../ports/tools/http-request.j
 import { classifyStatus } from '../../ports/retry.js'
 import { ToolFailure } from '../../ports/tools/tool-failure.js'
 import { checkSchema, type Arguments } from './arguments.js'
-import { timeoutMaxSeconds } from './define-tool.js'
+import { approveMaxSeconds, timeoutMaxSeconds } from './define-tool.js'
 import { readTools, type DeclaredTools } from './read-file.js'
 import { resultMaxBytes } from './result.js'
 import type { CallContext, HostedTool } from './tool.js'
@@ -29,6 +29,8 @@ const shape = z.strictObject({
   timeout_seconds: z.number().positive().max(timeoutMaxSeconds).optional(),
   idempotent: z.boolean().optional(),
   after_execution: z.enum(afterExecutions).optional(),
+  approve: z.literal('ask').optional(),
+  approve_within_seconds: z.number().positive().max(approveMaxSeconds).optional(),
   response_bytes_max: z.number().int().min(1).max(resultMaxBytes).default(131_072),
   allow_private: z.boolean().default(false),
 })
@@ -53,14 +55,19 @@ function httpTool(name: string, declared: Shape, env?: Environment): HostedTool 
   const headers = Object.fromEntries(
     Object.entries(declared.headers).map(([key, value]) => [key.toLowerCase(), header(expandEnvironment(value, env))]),
   )
-  const { timeout_seconds, idempotent, after_execution } = declared
+  const { timeout_seconds, idempotent, after_execution, approve, approve_within_seconds } = declared
   return {
     name,
     description: declared.description,
     parameters,
     // A GET request may be repeated.
     idempotent: idempotent ?? declared.method === 'GET',
-    ...defined({ timeoutSeconds: timeout_seconds, afterExecution: after_execution }),
+    ...defined({
+      timeoutSeconds: timeout_seconds,
+      afterExecution: after_execution,
+      approve,
+      approveWithinSeconds: approve_within_seconds,
+    }),
     run: (args, context) => call(declared, template, origin, headers, args, context),
   }
 }

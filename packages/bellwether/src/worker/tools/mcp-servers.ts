@@ -3,7 +3,7 @@
  * declaration and a few standard ones, works inside the project folder, and ends with its worker. The declaration here, not the
  * server, decides the timeout of a call and whether it may be repeated.
  */
-import type { Clock, Log, Random } from '@bellwether/base'
+import { defined, type Clock, type Log, type Random } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { z } from 'zod'
 import { expandEnvironment } from '../../ports/tools/expand-environment.js'
@@ -14,10 +14,11 @@ import { commandEnvironment } from '../../ports/processes/environment.js'
 import { folderInside } from '../../ports/processes/folder.js'
 import type { Guardian } from '../../ports/processes/guardian.js'
 import type { Self } from '../../ports/processes/proc.js'
+import type { RunAs } from '../../ports/processes/run-as.js'
 import { writeToken } from '../../ports/processes/token.js'
 import { ToolFailure } from '../../ports/tools/tool-failure.js'
 import type { ServerTools } from './catalogue.js'
-import { timeoutMaxSeconds } from './define-tool.js'
+import { approveMaxSeconds, timeoutMaxSeconds } from './define-tool.js'
 import { mcpName } from './names.js'
 import { problemsOf, readDeclarations } from './read-file.js'
 import { runSeconds } from './timing.js'
@@ -36,6 +37,9 @@ const shape = z.object({
   disabled: z.boolean().default(false),
   timeout_seconds: z.number().positive().max(timeoutMaxSeconds).default(60),
   idempotent: z.union([z.boolean(), z.array(z.string()).max(2_000)]).default(false),
+  /** `ask`: for all tools of the server; a list: for the tools with these names. */
+  approve: z.union([z.literal('ask'), z.array(z.string()).max(2_000)]).optional(),
+  approve_within_seconds: z.number().positive().max(approveMaxSeconds).optional(),
 })
 export type McpDeclaration = z.output<typeof shape>
 const knownKeys = Object.keys(shape.shape)
@@ -44,13 +48,8 @@ const fileShape = z.object({ mcpServers: z.record(z.string().min(1).max(100), z.
 // Every worker runs one process per server.
 const serversMax = 50
 
-export interface McpFile {
-  readonly servers: ReadonlyMap<string, McpDeclaration>
-  readonly problems: readonly string[]
-}
-
 /** Throws if the file exists and is not JSON of this form. */
-export function readMcpFile(path: string): McpFile {
+export function readMcpFile(path: string) {
   const declarations = readDeclarations(path)
   const servers = new Map<string, McpDeclaration>()
   const problems: string[] = []
@@ -90,6 +89,8 @@ export interface McpOptions {
   readonly projectId: string
   readonly installation: string
   readonly self: Self
+  /** The account that runs the servers. Default: that of this process. */
+  readonly runAs?: RunAs | undefined
 }
 
 export interface OpenServer extends ServerTools {
@@ -119,7 +120,9 @@ function program(name: string, declared: McpDeclaration, options: McpOptions): (
   const cwd = folderInside(root, declared.cwd)
   const own = Object.fromEntries(Object.entries(declared.env).map(([key, value]) => [key, expandEnvironment(value)]))
   const args = declared.args.map((arg) => expandEnvironment(arg))
-  const command = [declared.command ?? '', ...args] as const
+  const { prefix, env: account } = options.runAs ?? { prefix: [], env: {} }
+  const [first = '', ...rest] = [...prefix, declared.command ?? '', ...args]
+  const command = [first, ...rest] as const
   // Agent ids have no capital letters, so this id never matches an agent. Hex keeps the ids of two servers distinct.
   const agentId = `MCP-${Buffer.from(name).toString('hex')}`
   let lives = 0
@@ -132,7 +135,7 @@ function program(name: string, declared: McpDeclaration, options: McpOptions): (
       guardian,
       command,
       cwd,
-      env: { ...commandEnvironment([], own, token) },
+      env: { ...commandEnvironment([], own, token), ...account },
       token,
       graceMs,
       renewMs: ttlMs / 4,
@@ -181,7 +184,12 @@ function hostedTool(
   declared: McpDeclaration,
   { tool, description, parameters }: { tool: string; description: string; parameters: HostedTool['parameters'] },
 ): HostedTool {
-  const { idempotent, timeout_seconds: timeoutSeconds } = declared
+  const {
+    idempotent,
+    timeout_seconds: timeoutSeconds,
+    approve,
+    approve_within_seconds: approveWithinSeconds,
+  } = declared
   return {
     name: mcpName(server.name, tool),
     description,
@@ -189,6 +197,8 @@ function hostedTool(
     foreign: true,
     timeoutSeconds,
     idempotent: typeof idempotent === 'boolean' ? idempotent : idempotent.includes(tool),
+    ...(approve === 'ask' || approve?.includes(tool) === true ? { approve: 'ask' as const } : {}),
+    ...defined({ approveWithinSeconds }),
     async run(args, { signal }) {
       const timeoutMs = runSeconds({ timeoutSeconds }) * 1_000
       const response = await server.call(tool, args, { timeoutMs, signal })

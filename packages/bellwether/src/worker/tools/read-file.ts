@@ -2,12 +2,13 @@
  * Reads declaration files (`tools.json`, `mcp.json`): JSON with the line of every key, so that a problem has file, line and the
  * nearest key. What the values mean is left to the callers.
  */
-import { existsSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, statSync } from 'node:fs'
 import { basename } from 'node:path'
 import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { z } from 'zod'
 import { nearest } from '../../settings/nearest.js'
+import { readRegularFile } from '../../settings/regular-file.js'
 import { invalidValue } from '../roster/invalid-value.js'
 import { parseYaml, YamlProblem } from '../roster/yaml.js'
 import { ownName } from './names.js'
@@ -28,7 +29,9 @@ export function readDeclarations(path: string): Declarations | undefined {
   const file = basename(path)
   if (statSync(path).size > fileMaxBytes)
     throw new InvalidInput(`Cannot read ${file}: it is larger than ${fileMaxBytes} bytes`, { code: 'tools_file_bad' })
-  const text = readFileSync(path, 'utf8')
+  if (!statSync(path).isFile())
+    throw new InvalidInput(`Cannot read ${file}: it is not a regular file`, { code: 'tools_file_bad' })
+  const text = readRegularFile(path)
   let values: unknown
   try {
     values = JSON.parse(text)

@@ -6,6 +6,13 @@ const defaultSeconds = 30
 // The longest delay between the suspend and the start of the call if no bell rings, plus the report.
 const slackSeconds = 10
 
+// Long enough for a person who is notified, short enough that the rest of the work is still known.
+const approveDefaultSeconds = 3_600
+
+/** How long a person has to allow a call. The same default as in state.suspend. */
+export const approvalSeconds = ({ approveWithinSeconds }: Pick<ToolDeclaration, 'approveWithinSeconds'>) =>
+  approveWithinSeconds ?? approveDefaultSeconds
+
 /** One run of the tool. */
 export const runSeconds = ({ timeoutSeconds = defaultSeconds }: Pick<ToolDeclaration, 'timeoutSeconds'>) =>
   timeoutSeconds

@@ -19,6 +19,10 @@ export interface ToolDeclaration extends ToolOffer {
   readonly timeoutSeconds?: number
   /** The call may be repeated if it is unknown whether it took effect. */
   readonly idempotent?: boolean
+  /** `ask`: a person allows or denies each call before it runs. */
+  readonly approve?: 'ask'
+  /** How long the person has; then the call is denied. Default: one hour. */
+  readonly approveWithinSeconds?: number
 }
 
 /** A call as the model requested it, with unchecked arguments. */

@@ -4,7 +4,7 @@ import { openCatalogue } from './catalogue.js'
 import { defineTool } from './define-tool.js'
 import { mcpName } from './names.js'
 import type { HostedTool } from './tool.js'
-import { openToolbox, type ToolboxOptions } from './toolbox.js'
+import { isForActions, openToolbox, type ToolboxOptions } from './toolbox.js'
 
 const parameters = { type: 'object', properties: { q: { type: 'string' } }, required: ['q'] }
 const tool = (name: string, more: Partial<HostedTool> = {}): HostedTool => ({
@@ -45,6 +45,17 @@ const refused = (wanted: string, args: unknown, more?: Partial<ToolboxOptions>) 
   const plan = open([wanted], more).plan({ toolCallId: 'c', name: wanted, args })
   return 'refuse' in plan ? plan.refuse : undefined
 }
+
+describe('isForActions', () => {
+  it('gives people the tools of the project, and of an MCP server those that the agent’s file lists', () => {
+    const may = (name: string, ...wanted: string[]) => isForActions(name, catalogue, wanted)
+    expect(may('search')).toBe(true)
+    expect(may('files__write')).toBe(false)
+    expect(may('files__write', 'mcp:files/read')).toBe(false)
+    expect(may('files__write', 'mcp:files')).toBe(true)
+    expect(may('unknown', 'unknown')).toBe(false)
+  })
+})
 
 describe('openToolbox', () => {
   it('holds exactly the tools that the agent lists, each once', () => {

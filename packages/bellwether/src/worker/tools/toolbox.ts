@@ -91,6 +91,17 @@ export function openToolbox(options: ToolboxOptions): AgentToolbox {
   }
 }
 
+/**
+ * Whether a person may call the tool as an agent whose file lists `wanted`. Tools that a file declares for the project are for all agents; of
+ * the tools of an MCP server, an agent has those that its file lists, however the roster declares them.
+ */
+export function isForActions(name: string, catalogue: Catalogue, wanted: readonly string[]): boolean {
+  if (catalogue.own.some((tool) => tool.name === name)) return true
+  const around = { agentId: '', recursionDepth: 0, maxRecursionDepth: 0, agents: [] }
+  const { offers } = openToolbox({ wanted, catalogue, project: [], around, silentSeconds: 0 })
+  return offers.some((offer) => offer.name === name)
+}
+
 function unknown(name: string, offers: readonly ToolOffer[]): ToolPlan {
   const names = offers.map((offer) => offer.name)
   const meant = nearest(name, names)

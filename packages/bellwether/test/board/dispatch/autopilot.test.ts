@@ -126,6 +126,30 @@ describe('the autopilot', () => {
     await autopilot.ended
   })
 
+  it('[H6.7] a process that starts again raises what the last one may have died before it raised', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1', { requiresApproval: true }), created('T-2'))
+    const claimed = { taskId: 'T-2', actor: 'ann' }
+    await put(world, { ...claimed, type: 'task_claimed' }, { ...claimed, type: 'task_started' })
+    await put(world, {
+      ...claimed,
+      type: 'task_failed',
+      payload: { reason: 'no_answer: why?', reasonCode: 'no_answer' },
+    })
+    for (let start = 0; start < 2; start += 1) {
+      world.alerts.length = 0
+      const stop = new AbortController()
+      const autopilot = startAutopilot(dispatcherOf(world), noCaches, stop.signal)
+      await settle()
+      stop.abort()
+      await autopilot.ended
+      expect(world.alerts.map(({ taskId, kind }) => `${taskId} ${kind}`)).toEqual([
+        'T-1 approval',
+        'T-2 person_gave_up',
+      ])
+    }
+  })
+
   it('a task that is added or changed in the same process wakes the autopilot, and its own writes do not', async () => {
     const world = makeWorld()
     const stop = new AbortController()

@@ -13,6 +13,7 @@ import { abort } from '../../../src/board/tasks/operator-commands.js'
 import type { Evidence, Spawner } from '../../../src/board/ports.js'
 import { boundedDisk } from '../../../src/ports/disk/bounded-disk.js'
 import { systemDisk, type Disk, type LogFile } from '../../../src/ports/disk/disk.js'
+import { openWorktrees } from '../../../src/ports/git/worktrees.js'
 import { defaultCallPolicy, type CallKind } from '../../../src/ports/retry.js'
 import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../../support/board/dispatcher.js'
 import { handClock, settle } from '../../support/hand-clock.js'
@@ -33,9 +34,11 @@ const classes: { readonly [P in keyof Ports]: Readonly<Record<keyof Ports[P], Ca
     status: 'command_routing',
     stop: 'command_routing',
     missingAgents: 'command_routing',
+    hasAgents: 'command_routing',
+    workspaceOf: 'command_routing',
     ended: 'wait',
   },
-  evidence: { changeToken: 'local_state', inspect: 'synthesis' },
+  evidence: { changeToken: 'local_state', inspect: 'synthesis', changedFiles: 'local_state' },
   knowledge: { hints: 'local_state', backfill: 'local_state' },
 }
 const kindOf = new Map<string, string>([
@@ -56,7 +59,7 @@ describe('the calls in the source', () => {
   )
   // Not a definition, which `function` or `async` precedes.
   const pattern =
-    /(?<!function |async )\b((?:spawner|evidence|knowledge)\.\w+|loadPolicies|markdownReport|post(?=\(url))\(/g
+    /(?<!function |async )\b((?:spawner|evidence|knowledge)\.\w+|loadPolicies|markdownReport|post(?=\(message))\(/g
 
   const kindIn = (text: string): string | undefined => /kind: '(\w+)'/.exec(text)?.[1]
 
@@ -131,10 +134,14 @@ describe('a call that hangs', () => {
     await dispatcher.board.sync()
     return dispatch(dispatcher, 'T-2', never)
   }
+  const noWorktrees = openWorktrees({ root: '/nonexistent', folder: '/nonexistent', timeoutMs: 1_000 })
   const stories: Readonly<Record<string, Story>> = {
     'spawner.stop': stopped,
     'spawner.missingAgents': hinted,
+    'spawner.hasAgents': (world, ports) => autopilotStep(dispatcherOf(world, ports), noCaches),
     'knowledge.backfill': failed,
+    'evidence.changedFiles': failed,
+    'spawner.workspaceOf': (world, ports) => dispatched(world, { ...ports, worktrees: () => noWorktrees }),
   }
 
   /** When the tries of the call began. */
@@ -173,7 +180,7 @@ describe('a call that hangs', () => {
     const world = makeWorld()
     const tries = await triesOf(world, async (hang) => {
       const common = { clock: world.clock, random: { next: () => 0.5 }, log: quietLog, calls: defaultCallPolicy }
-      const alerts = makeAlerts({ ...common, webhook: { url: 'http://x', post: hang } })
+      const alerts = makeAlerts({ ...common, send: hang })
       alerts.raise({ kind: 'escalated', text: 'x' })
       await alerts.settled()
     })

@@ -4,6 +4,7 @@ import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import { describe, expect, it } from 'vitest'
 import { makeAlerts } from '../../../src/board/dispatch/alerts.js'
 import { dispatch } from '../../../src/board/dispatch/dispatch.js'
+import { patchRequest } from '../../../src/board/dispatch/requests.js'
 import type { DispatchReport } from '@bellwether/protocol/http'
 import { defaultCallPolicy } from '../../../src/ports/retry.js'
 import { quietLog } from '../../support/quiet-log.js'
@@ -90,6 +91,30 @@ describe('dispatch of one task', () => {
     expect(world.alerts.map(({ kind }) => kind)).toEqual(['escalated'])
   })
 
+  it('what a person writes with a retry is in the prompt of the next runs, and gone when one of them is accepted', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1', { review: true }))
+    const prompts: string[] = []
+    world.kernel.script = ({ prompt }) => {
+      prompts.push(prompt)
+      return prompts.length === 2 ? { outcome: 'failed', error: 'it broke', deliverable: null } : {}
+    }
+    const dispatcher = dispatcherOf(world)
+    const comments = [{ path: 'src/a.ts', line: 12, quote: '+x', text: 'Why x?' }]
+    await expect(patchRequest(dispatcher, 'T-1', { action: 'done', comments }, 'ann')).rejects.toThrow(
+      'Comments belong to the action retry or send_back',
+    )
+    expect((await dispatched(world)).status).toBe('review')
+    await patchRequest(dispatcher, 'T-1', { action: 'retry', reason: 'name the limit', comments }, 'ann')
+    await dispatched(world)
+    await world.clock.advance(180_000)
+    await dispatched(world)
+    expect(prompts[0]).not.toContain('asks for changes')
+    const written = 'ann looked at the work so far and asks for changes: name the limit\n- src/a.ts:12 (+x): Why x?'
+    expect(prompts.slice(1)).toEqual([expect.stringContaining(written), expect.stringContaining(written)])
+    expect((await taskOf(world, 'T-1')).fields['feedback']).toBeNull()
+  })
+
   it('[H6.4] output without evidence stays blocked with recovery_pending of the next agent', async () => {
     const world = makeWorld({
       acceptance: { ...policies.acceptance, default: { ...policies.acceptance.default, minEvidence: 1 } },
@@ -134,7 +159,7 @@ describe('dispatch of one task', () => {
       random: { next: () => 0.5 },
       log: quietLog,
       calls: defaultCallPolicy,
-      webhook: { url: 'http://x', post: (_url, _body, signal) => hangOnce('alert', signal, async () => {}) },
+      send: (_message, signal) => hangOnce('alert', signal, async () => {}),
     })
     const dispatcher = dispatcherOf(world, {
       alerts,
@@ -143,6 +168,7 @@ describe('dispatch of one task', () => {
         spawn: (request, signal) => hangOnce('spawn', signal, () => world.kernel.spawn(request, signal)),
       },
       evidence: {
+        ...real.evidence,
         changeToken: (signal) => hangOnce('changeToken', signal, () => real.evidence.changeToken()),
         inspect: (paths, since, signal) => hangOnce('inspect', signal, () => real.evidence.inspect(paths, since)),
       },

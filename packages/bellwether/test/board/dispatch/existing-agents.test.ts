@@ -3,11 +3,12 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
+import { autopilotStep } from '../../../src/board/dispatch/autopilot.js'
 import { dispatch } from '../../../src/board/dispatch/dispatch.js'
 import { loadPolicies } from '../../../src/board/policies/load.js'
 import { defaultRecovery } from '../../../src/board/policies/recovery.js'
 import { initFolder } from '../../../src/cli/start/init.js'
-import { created, dispatcherOf, makeWorld, put } from '../../support/board/dispatcher.js'
+import { created, dispatcherOf, makeWorld, noCaches, put } from '../../support/board/dispatcher.js'
 import { recordedLog } from '../../support/recorded-log.js'
 
 const never = new AbortController().signal
@@ -66,8 +67,21 @@ it('[H6.6] init writes a recovery chain of agents that exist; the default chain 
   const { created: files } = initFolder(root)
   expect(files).toContain('config/recovery-policy.json')
   const { recovery } = await loadPolicies(root)
-  expect(recovery.recoveryChain).toEqual(['coder', 'human'])
+  expect(recovery).toMatchObject({ recoveryChain: ['human'], sameAgentFirst: true })
   for (const agent of recovery.recoveryChain.filter((name) => name !== 'human'))
     expect(await readFile(join(root, 'agents', `${agent}.md`), 'utf8')).toContain('description:')
   expect(defaultRecovery.recoveryChain).toEqual(['coder', 'debugger', 'invest-analyst', 'human'])
+})
+
+it('[H6.6] the autopilot starts no task until the project has agents, and says so once', async () => {
+  const world = makeWorld()
+  world.kernel.agents = []
+  await put(world, created('T-1'))
+  const { log, lines } = recordedLog()
+  const dispatcher = dispatcherOf(world, { log })
+  for (let step = 0; step < 2; step += 1) expect((await autopilotStep(dispatcher, noCaches)).started).toEqual([])
+  expect([world.kernel.calls, dispatcher.board.state.tasks.get('T-1')?.status]).toEqual([[], 'pending'])
+  expect(lines.filter(({ message }) => message.includes('no agent is registered yet'))).toHaveLength(1)
+  world.kernel.agents = ['coder']
+  expect((await autopilotStep(dispatcher, noCaches)).started).toMatchObject([{ taskId: 'T-1' }])
 })

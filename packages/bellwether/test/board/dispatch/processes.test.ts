@@ -7,12 +7,12 @@ import { beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { startAutopilot } from '../../../src/board/dispatch/autopilot.js'
 import { commandSpawner } from '../../../src/board/dispatch/command-spawner.js'
 import { dispatch } from '../../../src/board/dispatch/dispatch.js'
-import { localEvidence } from '../../../src/board/dispatch/local-evidence.js'
+import { localEvidence } from '../../../src/board/dispatch/evidence/local-evidence.js'
 import { createRequest } from '../../../src/board/dispatch/requests.js'
 import { systemDisk } from '../../../src/ports/disk/disk.js'
 import { systemMachine } from '../../../src/ports/disk/machine.js'
-import { openMaintenance, openDispatcher } from '../../../src/runtime/parts/board.js'
-import { openTaskRoot } from '../../../src/runtime/parts/task-root.js'
+import { openMaintenance, openDispatcher } from '../../../src/runtime/parts/board/board.js'
+import { openTaskRoot } from '../../../src/runtime/parts/board/task-root.js'
 import { loadSettings } from '../../../src/settings/load.js'
 import { quietLog } from '../../support/quiet-log.js'
 import { until } from '../../support/until.js'
@@ -116,18 +116,23 @@ describe('a composed dispatcher', () => {
     expect((await readFile(join(root, 'a.txt'), 'utf8')).length).toBe(6)
   })
 
-  it('[H4.2] maintenance checks the real root and removes the folders of old runs', async () => {
+  it('[H4.2] maintenance checks the real root and removes the folders of old runs that are closed', async () => {
     const { dispatcher, opened } = await openComposed(`echo x > a.txt; echo '{"files":["a.txt"]}'`)
     await createRequest(dispatcher, { title: 'One' }, 'ann')
     await dispatch(dispatcher, 'T-1', never)
-    const [key] = await readdir(join(root, 'state', 'runs'))
-    await utimes(join(root, 'state', 'runs', key!), 1, 1)
+    await createRequest(dispatcher, { title: 'Two' }, 'ann')
+    const line = (type: 'task_claimed' | 'task_started', payload = {}) => ({ taskId: 'T-2', type, actor: 'x', payload })
+    await opened.board.write(() => [line('task_claimed'), line('task_started', { run: { agent: 'coder' } })])
+    const open = opened.board.state.tasks.get('T-2')!.runs[0]!.runId
+    const runs = join(root, 'state', 'runs')
+    await mkdir(join(runs, open))
+    for (const name of await readdir(runs)) await utimes(join(runs, name), 1, 1)
     expect(await openMaintenance(opened).step()).toMatchObject({
-      ran: ['locks', 'snapshot', 'retention'],
+      ran: ['locks', 'snapshot', 'retention', 'worktrees'],
       staleLocks: 0,
       removedRuns: 1,
     })
-    expect(await readdir(join(root, 'state', 'runs'))).toEqual([])
+    expect(await readdir(runs)).toEqual([open])
     expect([...opened.alerts.counts.values()].every((count) => count === 0)).toBe(true)
   })
 

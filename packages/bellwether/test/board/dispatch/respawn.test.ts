@@ -37,6 +37,12 @@ async function dieBeforeSpawn(world: World): Promise<void> {
 }
 
 const step = (world: World, dispatcher: Dispatcher = dispatcherOf(world)) => autopilotStep(dispatcher, noCaches)
+/** Two steps, the second after the time in which an unknown turn may still appear (`spawn_grace_seconds`). */
+async function stepPastGrace(world: World, dispatcher: Dispatcher = dispatcherOf(world)): Promise<void> {
+  await step(world, dispatcher)
+  await world.clock.advance(61_000)
+  await step(world, dispatcher)
+}
 const starts = (world: World) => world.root.events.filter(({ type }) => type === 'task_started')
 
 /** A kernel whose database is away when its identity is read. */
@@ -101,6 +107,7 @@ describe('a run whose dispatcher died before the spawn', () => {
       await step(world, dispatcherOf(world, { actor: 'two' }))
       await Promise.race([held, gate.died])
       await settle()
+      await world.clock.advance(61_000)
       await step(world, dispatcherOf(world, { actor: 'three' }))
       expect([...world.kernel.turns.keys()]).toEqual(starts(world).map(({ eventId }) => eventId))
       expect(world.kernel.turns.size).toBe(1)
@@ -119,10 +126,7 @@ describe('a run whose dispatcher died before the spawn', () => {
   it('hazard 20: a run intended for another kernel is never respawned, and a person is asked', async () => {
     const world = await widowed()
     world.kernel.forgetAll()
-    const dispatcher = dispatcherOf(world)
-    await step(world, dispatcher)
-    await world.clock.advance(61_000)
-    await step(world, dispatcher)
+    await stepPastGrace(world)
     expect(world.kernel.turns.size).toBe(0)
     expect(await taskOf(world)).toMatchObject({ status: 'blocked', fields: { reasonCode: 'turn_unknown' } })
     expect(world.alerts.map(({ kind }) => kind)).toContain('turn_unknown')
@@ -134,10 +138,7 @@ describe('a run whose dispatcher died before the spawn', () => {
   ])('one that is %s is never started again', async (_name, change, afterMs) => {
     const world = await widowed(change)
     await world.clock.advance(afterMs)
-    const dispatcher = dispatcherOf(world)
-    await step(world, dispatcher)
-    await world.clock.advance(61_000)
-    await step(world, dispatcher)
+    await stepPastGrace(world)
     expect(world.kernel.turns.size).toBe(0)
     expect((await taskOf(world)).fields['reasonCode']).toBe('turn_unknown')
   })
@@ -148,10 +149,7 @@ describe('a run whose dispatcher died before the spawn', () => {
     await step(world)
     const [key] = [...world.kernel.turns.keys()]
     world.kernel.forgetOne(key!)
-    const dispatcher = dispatcherOf(world)
-    await step(world, dispatcher)
-    await world.clock.advance(61_000)
-    await step(world, dispatcher)
+    await stepPastGrace(world)
     expect(world.kernel.turns.size).toBe(0)
     expect((await taskOf(world)).fields['reasonCode']).toBe('turn_unknown')
   })
@@ -160,9 +158,7 @@ describe('a run whose dispatcher died before the spawn', () => {
     const world = await widowed()
     const nameless: Spawner = { ...world.kernel, kernel: async () => null }
     const dispatcher = dispatcherOf(world, { spawner: nameless })
-    await step(world, dispatcher)
-    await world.clock.advance(61_000)
-    await step(world, dispatcher)
+    await stepPastGrace(world, dispatcher)
     expect(world.kernel.turns.size).toBe(0)
     expect((await taskOf(world)).status).toBe('blocked')
   })
@@ -196,12 +192,38 @@ describe('a run whose dispatcher died before the spawn', () => {
   it('a run that was aborted before the respawn is not started and ends as aborted', async () => {
     const world = await widowed()
     await abort({ board: boardOf(world), nowMs: () => world.clock.wallMs() }, 'T-1', { by: 'ann' })
+    await stepPastGrace(world)
+    expect(world.kernel.turns.size).toBe(0)
+    expect((await taskOf(world)).status).toBe('failed')
+  })
+
+  it('a board whose lock is taken for longer than the grace period delays the spawn and uses up no try', async () => {
+    const world = await widowed()
+    await world.clock.advance(61_000)
+    const board = boardOf(world)
+    const busy = Object.assign(Object.create(board) as typeof board, {
+      async write(...args: Parameters<typeof board.write>) {
+        await world.clock.advance(300_000)
+        return board.write(...args)
+      },
+    })
+    await step(world, dispatcherOf(world, { board: busy }))
+    expect(world.kernel.turns.size).toBe(1)
+    expect((await taskOf(world)).fields).toMatchObject({ intent: { again: 1 } })
+  })
+
+  it('processes that find the same run respawn it once per grace period, and give it up only after the last one', async () => {
+    const world = await widowed()
     const dispatcher = dispatcherOf(world)
     await step(world, dispatcher)
     await world.clock.advance(61_000)
+    // Each of them dies, or is slow, between its line and the spawn.
+    for (let process = 0; process < 4; process += 1) await dieBeforeSpawn(world)
     await step(world, dispatcher)
-    expect(world.kernel.turns.size).toBe(0)
-    expect((await taskOf(world)).status).toBe('failed')
+    expect(await taskOf(world)).toMatchObject({ status: 'in_progress', fields: { intent: { again: 1 } } })
+    await world.clock.advance(61_000)
+    await step(world, dispatcher)
+    expect(world.kernel.turns.size).toBe(1)
   })
 
   it('after three respawns whose dispatchers died, a person is asked', async () => {
@@ -210,10 +232,7 @@ describe('a run whose dispatcher died before the spawn', () => {
       await world.clock.advance(61_000)
       await dieBeforeSpawn(world)
     }
-    const dispatcher = dispatcherOf(world)
-    await step(world, dispatcher)
-    await world.clock.advance(61_000)
-    await step(world, dispatcher)
+    await stepPastGrace(world)
     expect(world.kernel.turns.size).toBe(0)
     expect((await taskOf(world)).fields).toMatchObject({ reasonCode: 'turn_unknown', intent: { again: 3 } })
   })

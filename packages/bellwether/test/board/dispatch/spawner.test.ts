@@ -3,7 +3,7 @@ import { beforeAll, expect, it } from 'vitest'
 import { autopilotStep } from '../../../src/board/dispatch/autopilot.js'
 import { createDispatcher } from '../../../src/board/dispatch/dispatcher.js'
 import { openTail, type Tail } from '../../../src/http/tail.js'
-import { kernelSpawner } from '../../../src/runtime/parts/spawner.js'
+import { kernelSpawner } from '../../../src/runtime/parts/board/spawner.js'
 import type { Spawner } from '../../../src/board/ports.js'
 import { gated, gatedCaches, makeGate } from '../../support/board/crash.js'
 import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../../support/board/dispatcher.js'
@@ -113,6 +113,7 @@ it('[H6.6] the spawner names those that are not agents of the project, and none 
   expect(await spawner.missingAgents(['coder', 'debugger', 'Coder', 'tester'])).toEqual(['debugger', 'Coder'])
   const empty = kernelSpawner({ kernel: t.kernel, projectId: 'empty', clock: t.clock, log: quietLog })
   expect(await empty.missingAgents(['coder'])).toEqual([])
+  expect([await spawner.hasAgents(), await empty.hasAgents()]).toEqual([true, false])
 })
 
 it('a turn is stopped by its key, waiters are informed, and an unknown key is rejected', async () => {

@@ -23,7 +23,7 @@ async function dispatched(world: World, taskId = 'T-1', script?: FakeKernel['scr
   return dispatch(dispatcherOf(world), taskId, never)
 }
 
-it('[H7.3] a used-up budget blocks the task before a turn is spawned', async () => {
+it('[H7.3] [H7.8] a used-up budget blocks the task before a turn is spawned, and names what was used, the limit and its key', async () => {
   const world = makeWorld()
   const spent = { taskId: 'T-1', agent: 'coder', tokenUsage: 12_000, elapsedMs: 1, retryCount: 1, updatedAt: '' }
   await put(world, created('T-1', { budget: { coder: spent } }))
@@ -33,6 +33,7 @@ it('[H7.3] a used-up budget blocks the task before a turn is spawned', async () 
     reason: 'budget_exceeded',
     spawn: {
       outcome: 'not_spawned',
+      error: `budget_exceeded: fresh tokens 12,000 of 12,000, set by "global.maxTaskTokens" of config/budget-policy.json`,
       reasonCode: 'budget_exceeded',
       nextAssignee: 'human',
       action: 'escalate',
@@ -101,6 +102,7 @@ it('[H7.1] the limits of an agent apply to its runs only: spawn budget, check an
     reasonCode: 'budget_exceeded',
     degradeAction: 'stop_run',
     exceededKeys: ['maxTaskTokens'],
+    error: 'budget_exceeded: fresh tokens 600 of 500, set by "agents.coder.maxTaskTokens" of config/budget-policy.json',
   })
   expect(await dispatched(world, 'T-2', used)).toMatchObject({ status: 'done', spawn: { reasonCode: null } })
   expect([...world.kernel.turns.values()].map(({ request }) => request.purse.limits.tokens)).toEqual([500, 12_000])

@@ -16,7 +16,7 @@ import { parseArgs } from 'node:util'
 import { systemClock, systemRandom } from '@bellwether/base'
 import { openBoard } from '../../../src/board/log/board.js'
 import { generations } from '../../../src/board/log/locks/locks.js'
-import { Reader } from '../../../src/board/log/replay.js'
+import { Reader } from '../../../src/board/log/fold/replay.js'
 import { systemDisk } from '../../../src/ports/disk/disk.js'
 import { uuidv7 } from '../../../src/ports/ids.js'
 import { quietLog } from '../../support/quiet-log.js'
@@ -26,6 +26,7 @@ const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href
 const [ttlMs, graceMs] = [150, 50]
 // Longer than lease and grace period: a process that resumes finds another holder.
 const stopMs = 400
+export const fewestAcknowledged = 10
 
 export interface ContestReport {
   readonly processes: number
@@ -110,7 +111,8 @@ async function disturb(root: string, writers: Writer[], seconds: number): Promis
   const waking: Promise<void>[] = []
   let [stopped, killed] = [0, 0]
   const asleep = new Set<number>()
-  while (systemClock.monotonicMs() < endMs) {
+  // On a busy machine processes write little while they are disturbed: go on until there is something to judge.
+  while (systemClock.monotonicMs() < endMs || acknowledgedBy(writers).length <= fewestAcknowledged) {
     const pid = await holder(join(root, 'state', 'locks'))
     const one = writers.find(({ child }) => child.pid === pid)
     if (one !== undefined && !asleep.has(pid!) && asleep.size < 3) {
@@ -137,6 +139,10 @@ async function disturb(root: string, writers: Writer[], seconds: number): Promis
   return { stopped, killed }
 }
 
+/** The ids of the events that writers report as stored. */
+const acknowledgedBy = (writers: readonly Writer[]) =>
+  writers.flatMap(({ output }) => output.split('\n').filter((line) => line.includes('-')))
+
 async function judge(
   root: string,
   writers: readonly Writer[],
@@ -158,7 +164,7 @@ async function judge(
     },
   })
   await log.close()
-  const acknowledged = writers.flatMap(({ output }) => output.split('\n').filter((line) => line.includes('-')))
+  const acknowledged = acknowledgedBy(writers)
   const lost = acknowledged.filter((eventId) => reader.fold.placeOf(eventId) === undefined)
   const crashed = writers.filter((one) => !one.killed && one.child.exitCode !== 0).map((one) => one.complained)
   const staleLines = reader.report.counts.stale_token ?? 0

@@ -1,6 +1,6 @@
 /** Damaged lines of the log: the tasks that they may belong to wait for a person, and finished work never runs again. */
 import { describe, expect, it, vi } from 'vitest'
-import { damageOf } from '../../../src/board/log/damage.js'
+import { damageOf } from '../../../src/board/log/fold/damage.js'
 import { defaultRecovery } from '../../../src/board/policies/recovery.js'
 import { rebuildSnapshot } from '../../../src/board/repair/rebuild.js'
 import { claimTask, retryTask } from '../../../src/board/tasks/task-commands.js'

@@ -1,9 +1,9 @@
 /** Commands that only read a task root need no write permission and change nothing. */
-import { chmod, readdir } from 'node:fs/promises'
+import { chmod, readdir, writeFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
 import { systemDisk, type Disk } from '../../../src/ports/disk/disk.js'
-import { canBeOrdinary, ordinaryUser } from '../../support/processes/ordinary-user.js'
+import { canBeOrdinary, ordinaryUser } from '../../../../../scripts/ordinary-user.js'
 import { programOf, runCli } from '../../support/process.js'
 import { boardOf, line, testRoot } from './test-root.js'
 
@@ -14,6 +14,8 @@ it.runIf(canBeOrdinary)(
   async () => {
     const root = await testRoot()
     await root.writeLog([line('task_created', 'T-1', { title: 'Read me' })])
+    // A snapshot of the reference, which a command that writes imports.
+    await writeFile(root.snapshot, JSON.stringify({ tasks: { 'T-1': { history: [], priority: 3 } } }))
     await chmod(root.log, 0o444)
     for (const folder of [`${root.path}/state/locks`, `${root.path}/state`, root.path]) await chmod(folder, 0o555)
     const cli = runCli([root.path], { cwd: '/', program: programOf(script), ...ordinaryUser })
@@ -22,7 +24,7 @@ it.runIf(canBeOrdinary)(
     expect([code, cli.stderr()]).toEqual([0, ''])
     expect(cli.stdout().match(/^== \w+\n.*\S/gm)).toHaveLength(4)
     expect(cli.stdout()).toContain('Read me')
-    expect(await readdir(`${root.path}/state`)).toEqual(['locks', 'tasks.jsonl'])
+    expect(await readdir(`${root.path}/state`)).toEqual(['locks', 'tasks.jsonl', 'tasks.snapshot.json'])
   },
 )
 

@@ -5,13 +5,12 @@ import { join } from 'node:path'
 import { InvalidInput } from '@bellwether/protocol'
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { acceptanceShape, defaultAcceptance } from '../../../src/board/policies/acceptance.js'
+import { acceptanceShape, defaultAcceptance } from '../../../src/board/policies/acceptance-policy.js'
 import { budgetShape, limitsFor, defaultBudget } from '../../../src/board/policies/budget.js'
 import { knowledgeShape, defaultKnowledge } from '../../../src/board/policies/knowledge.js'
 import { loadPolicies, merged } from '../../../src/board/policies/load.js'
 import { recoveryShape, ruleFor, defaultRecovery } from '../../../src/board/policies/recovery.js'
 import { retryShape } from '../../../src/board/policies/retry.js'
-import { keysOf } from '../../../src/board/policies/shape.js'
 import { defaultCallPolicy } from '../../../src/ports/retry.js'
 
 let root: string
@@ -195,10 +194,10 @@ describe('loading policies', () => {
     expect((await loadPolicies(root)).budget.global.maxTaskTokens).toBe(5)
   })
 
-  it('docs/policies.md documents every key of every policy file', () => {
-    const pages = readFileSync(join(import.meta.dirname, '../../../../../docs/policies.md'), 'utf8')
+  it('docs/guides/policies.md documents every key of every policy file', () => {
+    const pages = readFileSync(join(import.meta.dirname, '../../../../../docs/guides/policies.md'), 'utf8')
     const shapes = [retryShape, recoveryShape, budgetShape, knowledgeShape, acceptanceShape]
-    const keys = shapes.flatMap((shape) => keysOf(shape)).map((key) => key.split('.').at(-1) ?? key)
+    const keys = shapes.flatMap((shape) => shape.keys.map((path) => path.at(-1)!))
     expect(keys.length).toBeGreaterThan(40)
     expect(keys.filter((key) => !new RegExp(`[\`.]${key}[\`.\\[]`).test(pages))).toEqual([])
   })

@@ -7,12 +7,12 @@ import { beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { autopilotStep } from '../../../src/board/dispatch/autopilot.js'
 import { writeCaches } from '../../../src/board/dispatch/caches.js'
 import type { Spawner } from '../../../src/board/ports.js'
-import { budgetOf } from '../../../src/board/policies/budget.js'
+import { budgetsOf } from '../../../src/board/policies/budget.js'
 import { recoveryOf } from '../../../src/board/policies/recovery.js'
-import { localEvidence } from '../../../src/board/dispatch/local-evidence.js'
+import { localEvidence } from '../../../src/board/dispatch/evidence/local-evidence.js'
 import { retryTask } from '../../../src/board/tasks/task-commands.js'
-import { openDispatcher } from '../../../src/runtime/parts/board.js'
-import { openTaskRoot } from '../../../src/runtime/parts/task-root.js'
+import { openDispatcher } from '../../../src/runtime/parts/board/board.js'
+import { openTaskRoot } from '../../../src/runtime/parts/board/task-root.js'
 import { loadSettings } from '../../../src/settings/load.js'
 import { fakeKernel } from '../../support/board/fake-kernel.js'
 import { quietLog } from '../../support/quiet-log.js'
@@ -80,7 +80,7 @@ describe('the reference’s state files', () => {
       nextAssignee: 'debugger',
       action: 'retry',
     })
-    expect(budgetOf(task, 'Coder')).toMatchObject({ tokenUsage: 900, elapsedMs: 1_500, retryCount: 1 })
+    expect(budgetsOf(task).get('coder')).toMatchObject({ tokenUsage: 900, elapsedMs: 1_500, retryCount: 1 })
     expect(task).toMatchObject({
       status: 'blocked',
       fields: { reasonCode: 'incomplete_output', importedState: { recovery: 1, budget: 1 } },
@@ -171,8 +171,8 @@ describe('the reference’s state files', () => {
       recoveryState: 'escalated_to_human',
       cooldownUntilTs: 1_772_150_400,
     })
-    expect(budgetOf(tasks.get('T-003')!, 'debugger')).toMatchObject({ tokenUsage: 5, elapsedMs: 0, retryCount: 0 })
-    expect(budgetOf(tasks.get('T-001')!, 'coder')).toBeUndefined()
+    expect(budgetsOf(tasks.get('T-003')!).get('debugger')).toMatchObject({ tokenUsage: 5, elapsedMs: 0, retryCount: 0 })
+    expect(budgetsOf(tasks.get('T-001')!).get('coder')).toBeUndefined()
     expect(await readdir(join(root, 'state'))).toContain('budget.state.before-import.json')
   })
 
@@ -182,7 +182,7 @@ describe('the reference’s state files', () => {
     for (const broken of ['{"entries":', '[]', `${'{"a":'.repeat(500)}1${'}'.repeat(500)}`, '\u0000\u00ff']) {
       await stateFile('recovery.state.json', broken)
       const { board } = await opened()
-      expect(budgetOf(board.state.tasks.get('T-001')!, 'coder')).toBeUndefined()
+      expect(budgetsOf(board.state.tasks.get('T-001')!).get('coder')).toBeUndefined()
       await board.close()
     }
     expect(await lines()).toHaveLength(5)

@@ -51,6 +51,7 @@ function maintenanceOn(root: string, change: Partial<MaintenanceOptions> = {}) {
     lockCheckMs: 900_000,
     snapshotCheckMs: 86_400_000,
     removeOldRuns: async () => 0,
+    removeWorktrees: async () => 0,
     ...change,
   }
   return { maintenance: createMaintenance(options), raised, clock, options }
@@ -60,10 +61,11 @@ describe('maintenance', () => {
   it('[H4.2] maintenance checks locks every 15 minutes and the snapshot daily, and both at the start', async () => {
     const { maintenance, clock, raised } = maintenanceOn(await rootWithTasks())
     expect(await maintenance.step()).toEqual({
-      ran: ['locks', 'snapshot', 'retention'],
+      ran: ['locks', 'snapshot', 'retention', 'worktrees'],
       staleLocks: 0,
       snapshot: 'same',
       removedRuns: 0,
+      removedWorktrees: 0,
     })
     const seen: string[] = []
     for (let minute = 1; minute <= 24 * 60; minute += 1) {
@@ -117,7 +119,7 @@ describe('maintenance', () => {
     const root = await rootWithTasks()
     await rm(join(root, 'state', 'tasks.jsonl'))
     const { maintenance, raised } = maintenanceOn(root)
-    expect((await maintenance.step()).ran).toEqual(['locks', 'snapshot', 'retention'])
+    expect((await maintenance.step()).ran).toEqual(['locks', 'snapshot', 'retention', 'worktrees'])
     expect(raised).toMatchObject([{ kind: 'maintenance_failed', details: { job: 'snapshot' } }])
   })
 
@@ -169,7 +171,13 @@ describe('contention', () => {
     expect(raised).toEqual([])
     await fail()
     expect(raised).toMatchObject([{ kind: 'lock_contention', details: { timeouts: 3 } }])
-    expect(contention.timeouts).toBe(6)
+    // The count starts again: the next alert needs three more.
+    await fail()
+    await fail()
+    expect(raised).toHaveLength(1)
+    await fail()
+    expect(raised).toHaveLength(2)
+    expect(contention.timeouts).toBe(9)
   })
 
   it('[H1.3] a write that did not get the lock is retried and decided on the state at that time', async () => {
@@ -233,7 +241,7 @@ function alertsTo(url: string, clock = handClock()) {
     random: { next: () => 0.5 },
     log: quietLog,
     calls,
-    webhook: { url, post: postJson },
+    send: (message, signal) => postJson(url, message, signal),
   })
   return { alerts, clock }
 }
@@ -300,6 +308,6 @@ describe('alerts', () => {
     await alerts.settled()
     expect([calls, alerts.counts.get('unsent')]).toEqual([1, 1])
     for (const wrong of ['nope', 'ftp://a/b', 'file:///etc/passwd'])
-      expect(() => webhookUrl(wrong, 'board', 'alert_webhook_url')).toThrow('Invalid alert_webhook_url')
+      expect(() => webhookUrl(wrong, 'notify', 'webhook_url')).toThrow('Invalid webhook_url')
   })
 })

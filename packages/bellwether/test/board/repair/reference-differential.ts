@@ -6,7 +6,7 @@
 import { pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 import { seededRandom, type SeededRandom } from '@bellwether/base'
-import { Reader } from '../../../src/board/log/replay.js'
+import { Reader } from '../../../src/board/log/fold/replay.js'
 import { defaultRecovery } from '../../../src/board/policies/recovery.js'
 import { readiness } from '../../../src/board/tasks/ready.js'
 import type { LogFile } from '../../../src/ports/disk/disk.js'

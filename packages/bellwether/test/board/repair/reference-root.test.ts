@@ -5,13 +5,13 @@ import { expect, it, vi } from 'vitest'
 import { rebuildSnapshot } from '../../../src/board/repair/rebuild.js'
 import { loadPolicies } from '../../../src/board/policies/load.js'
 import { recoveryOf } from '../../../src/board/policies/recovery.js'
-import { budgetOf } from '../../../src/board/policies/budget.js'
+import { budgetsOf } from '../../../src/board/policies/budget.js'
 import { resume } from '../../../src/board/tasks/operator-commands.js'
 import { readiness } from '../../../src/board/tasks/ready.js'
 import { pausedBy } from '../../../src/board/tasks/task-fields.js'
 import { printError } from '../../../src/cli/shared/output.js'
 import { loadTask } from '../../../src/cli/work/task/task.js'
-import { openTaskRoot } from '../../../src/runtime/parts/task-root.js'
+import { openTaskRoot } from '../../../src/runtime/parts/board/task-root.js'
 import { loadSettings } from '../../../src/settings/load.js'
 import { recordedLog } from '../../support/recorded-log.js'
 import { boardOf, testRoot, testWorld, type TestRoot } from '../log/test-root.js'
@@ -106,7 +106,7 @@ async function nothingLost(root: TestRoot, first: string): Promise<void> {
   expect(of('T-005').fields).toMatchObject({ projectId: 'P-1', frozen: { by: 'import' } })
   expect(of('T-006')).toMatchObject({ dependencies: ['T-001'], fields: { instruction: 'only in the snapshot' } })
   expect([first, recoveryOf(of('T-003'), 'spawn_failed')?.attempt]).toEqual([first, 1])
-  expect([first, budgetOf(of('T-003'), 'coder')?.tokenUsage]).toEqual([first, 900])
+  expect([first, budgetsOf(of('T-003')).get('coder')?.tokenUsage]).toEqual([first, 900])
   expect(pausedBy(state)).toMatchObject({ by: 'import', reason: expect.stringContaining('"paused"') })
   const snapshot = await readFile(join(root.path, 'state/tasks.snapshot.before-import.json'), 'utf8')
   expect(JSON.parse(snapshot)).toHaveProperty('tasks.T-001.history', ['h-T-001'])

@@ -35,13 +35,23 @@ describe('people and clocks', () => {
       await world.clock.advance(86_401_000)
     }
     expect(days).toEqual([
-      'blocked pending 0',
       'blocked pending 2',
       'blocked pending 4',
       'blocked pending 6',
-      'failed failed 8',
-      'failed failed 8',
+      'blocked pending 8',
+      'failed failed 10',
+      'failed failed 10',
     ])
+    const kindsOf = (taskId: string) => world.alerts.filter((one) => one.taskId === taskId).map(({ kind }) => kind)
+    const reminders = ['person_reminder', 'person_reminder', 'person_reminder', 'person_gave_up']
+    expect([kindsOf('T-1'), kindsOf('T-2')]).toEqual([
+      ['handoff', ...reminders],
+      ['approval', ...reminders],
+    ])
+    expect(world.alerts[0]).toMatchObject({
+      text: 'T-1 "Do T-1" needs a person: what colour?',
+      details: { deadline: expect.any(String) },
+    })
     expect(await taskOf(world)).toMatchObject({ status: 'failed', reason: 'no_answer: what colour?' })
     expect(recoveryEntries((await taskOf(world))!).map(([key]) => key)).toContain('T-1|blocked')
   })
@@ -54,7 +64,7 @@ describe('people and clocks', () => {
     await autopilotStep(dispatcher, noCaches)
     world.clock.jumpWall(365 * 86_400_000)
     for (let step = 0; step < 5; step += 1) await autopilotStep(dispatcher, noCaches)
-    expect([(await taskOf(world)).status, world.alerts.length]).toEqual(['blocked', 1])
+    expect([(await taskOf(world)).status, world.alerts.length]).toEqual(['blocked', 2])
 
     await put(world, created('T-2'))
     world.kernel.script = () => ({ outcome: 'failed', error: 'no', deliverable: null })

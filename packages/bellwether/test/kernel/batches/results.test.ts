@@ -139,17 +139,13 @@ it('children are in the trace of their parent, below the call that forked them',
   expect(await turnRow(t, child!.agentTurnId)).toMatchObject({ agent_id: 'd0' })
 })
 
-it('dispatching, counting and answering do not wait for the disk; enqueue and deliver do', async () => {
+// After a crash, an event that was read but not yet on the disk would be lost, and its id given to another event.
+it('counting and answering do not wait for the disk; verbs that write events do', async () => {
   const functions = await t.all<{ name: string; source: string }>(
     `select p.proname as name, p.prosrc as source from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname = 'state'`,
   )
   const careless = functions.filter(({ source }) => source.includes("set_config('synchronous_commit', 'off', true)"))
-  expect(careless.map(({ name }) => name).sort()).toEqual([
-    'answer_batches',
-    'collect_batches',
-    'dispatch_tasks',
-    'retire_agents',
-  ])
+  expect(careless.map(({ name }) => name).sort()).toEqual(['answer_batches', 'collect_batches', 'retire_agents'])
   const after = await t.db.transaction(async (tx) => {
     await tx.query({ text: 'select * from state.collect_batches($1)', values: [[t.ids.next()]] })
     return tx.query<{ commit: string }>({ text: "select current_setting('synchronous_commit') as commit" })

@@ -118,12 +118,15 @@ it('[H7.6] the limits of an agent narrow the budget of its turn and give the res
   expect(await t.kernel.readBudget('wide')).toMatchObject({ tokens_escrowed: 300 })
   // The slice is no longer soft: it may not take more than the agent's own limit.
   expect(await t.kernel.reserve(turn, { reservationId: 'd-1', tokens: 301 })).toMatchObject({ what: 'exceeded' })
-  expect((await budgetOf(t, turn.agentTurnId)).exceeded_keys).toEqual(['tokens'])
+  expect(await budgetOf(t, turn.agentTurnId)).toMatchObject({
+    exceeded_keys: ['tokens'],
+    agent_limits: ['tokens', 'wall_ms'],
+  })
   const free = await t.running((await t.agents('d2'), 'd2'))
   expect(await t.kernel.limitTurn(free, {})).toBeNull()
   expect(await t.kernel.limitTurn(free, { tokens: 50 })).toMatchObject({ tokens: 50, costMicros: null })
   await deliverAll(t, [free, turn])
-  expect(await budgetOf(t, free.agentTurnId)).toMatchObject({ closed_at: expect.any(Date) })
+  expect(await budgetOf(t, free.agentTurnId)).toMatchObject({ closed_at: expect.any(Date), agent_limits: ['tokens'] })
   expect(await t.kernel.limitTurn(free, { tokens: 5 })).toBe('stale')
   expect(await t.kernel.readBudget('wide')).toMatchObject({ tokens_escrowed: 0, open_children: 0 })
 })

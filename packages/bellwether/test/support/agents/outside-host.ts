@@ -1,5 +1,5 @@
 /**
- * A tool host outside of any worker, as in docs/tools.md: it receives commands on NATS, claims each call before it acts, acts and
+ * A tool host outside of any worker, as in docs/guides/tools.md: it receives commands on NATS, claims each call before it acts, acts and
  * reports. The PMO sends a command that it missed again until a host has started the call.
  */
 import { errorMessage, systemClock } from '@bellwether/base'

@@ -7,7 +7,7 @@ import {
   type DispatchPolicies,
 } from '../../../src/board/dispatch/dispatcher.js'
 import type { FileEvidence } from '../../../src/board/ports.js'
-import { defaultAcceptance } from '../../../src/board/policies/acceptance.js'
+import { defaultAcceptance } from '../../../src/board/policies/acceptance-policy.js'
 import { defaultBudget, referenceLimits, type BudgetPolicy } from '../../../src/board/policies/budget.js'
 import { defaultRecovery } from '../../../src/board/policies/recovery.js'
 import type { Board, Draft } from '../../../src/board/log/task.js'
@@ -81,6 +81,7 @@ export function dispatcherOf(world: World, change: Partial<DispatcherOptions> = 
     spawner: world.kernel,
     evidence: {
       changeToken: async () => 'token-1',
+      changedFiles: async () => null,
       inspect: async (paths) =>
         paths.map((path) => {
           const file = world.files.get(path)
@@ -106,6 +107,8 @@ export function dispatcherOf(world: World, change: Partial<DispatcherOptions> = 
     alerts: {
       ...alerts,
       raise: (alert) => {
+        // A raised key is raised once, in a test that starts the dispatcher again too.
+        if (alert.key !== undefined && world.alerts.some(({ key }) => key === alert.key)) return
         world.alerts.push(alert)
         alerts.raise(alert)
       },

@@ -62,6 +62,8 @@ export function fakeKernel(nowMs: () => number = () => 0): FakeKernel {
     agents: null,
     missingAgents: async (names) =>
       kernel.agents === null ? [] : names.filter((name) => kernel.agents?.includes(name) === false),
+    hasAgents: async () => kernel.agents === null || kernel.agents.length > 0,
+    workspaceOf: async () => ({}),
     forgetAll() {
       turns.clear()
       folder += 1

@@ -1,7 +1,7 @@
 /** A board in memory on the real fold. Several boards share one log, like processes that share one root. */
 import type { Clock } from '@bellwether/base'
-import { prepare } from '../../../src/board/log/prepare-events.js'
-import { Fold } from '../../../src/board/log/fold.js'
+import { prepare } from '../../../src/board/log/lines/prepare-events.js'
+import { Fold } from '../../../src/board/log/fold/fold.js'
 import type { Board, BoardChange, BoardState, TaskEvent } from '../../../src/board/log/task.js'
 import type { Ids } from '../../../src/ports/ids.js'
 

@@ -37,7 +37,7 @@ export async function startOwnPostgres({ durable = false } = {}): Promise<OwnPos
     dead = true
     const children = signal === 'SIGKILL' ? await childrenOf(server.pid) : []
     process.kill(server.pid, signal)
-    for (const pid of children) killIfAlive(pid)
+    for (const pid of children) signalIfAlive(pid, 'SIGKILL')
     await server.exited
   }
 
@@ -53,7 +53,7 @@ export async function startOwnPostgres({ durable = false } = {}): Promise<OwnPos
       const signal = stopped ? 'SIGSTOP' : 'SIGCONT'
       // The postmaster first: while it is stopped, it starts no more children.
       process.kill(server.pid, signal)
-      for (const pid of await childrenOf(server.pid)) process.kill(pid, signal)
+      for (const pid of await childrenOf(server.pid)) signalIfAlive(pid, signal)
     },
     async stop() {
       if (!dead) await server.stop()
@@ -70,11 +70,11 @@ async function childrenOf(pid: number): Promise<number[]> {
     .filter((child) => child > 0)
 }
 
-function killIfAlive(pid: number): void {
+function signalIfAlive(pid: number, signal: NodeJS.Signals): void {
   try {
-    process.kill(pid, 'SIGKILL')
+    process.kill(pid, signal)
   } catch (error) {
-    // It may have ended with its postmaster.
+    // It may have ended, by itself or with its postmaster.
     if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
   }
 }

@@ -1,7 +1,7 @@
 /** Tests changes that no sensor saw: an audit finds and lists them, and a later realtime event clears them. */
 import { appendFileSync, chmodSync, mkdirSync, unlinkSync, utimesSync, writeFileSync } from 'node:fs'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { canBeOrdinary, ordinaryUser } from '../../support/processes/ordinary-user.js'
+import { canBeOrdinary, ordinaryUser } from '../../../../../scripts/ordinary-user.js'
 import { until } from '../../support/until.js'
 import { Fleet, countLogged } from './fleet.js'
 

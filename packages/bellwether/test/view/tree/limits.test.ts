@@ -245,4 +245,28 @@ describe('changes since a token', () => {
     expect(tree.changesSince(before).freshInstance).toBe(true)
     expect(tree.changesSince(after).freshInstance).toBe(false)
   })
+
+  it('[V6.8] remembers when sensors saw each file change, and never gives the changes of a removed file to another one', () => {
+    const tree = make()
+    const seen = (at: number): Row => ({ ...file(), lastUpdatedAt: at, seenAt: at })
+    const filesSeen = (from: number, to: number) =>
+      [...tree.filesSeenWithin(from, to)].map(([node, at]) => [tree.pathOf(node), at])
+    const first = tree.put('/a', seen(10))
+    tree.put('/a', seen(20))
+    tree.put('/scanned', file())
+    tree.put('/d', { ...directory, lastUpdatedAt: 20, seenAt: 20 })
+    expect(filesSeen(0, 20)).toEqual([
+      ['/a', 20],
+      ['/a', 10],
+    ])
+    expect(filesSeen(11, 19)).toEqual([])
+    tree.remove(first)
+    expect(tree.put('/b', seen(30))).toBe(first)
+    expect(filesSeen(0, 40)).toEqual([['/b', 30]])
+    tree.put('/b', { ...directory, lastUpdatedAt: 40, seenAt: 40 })
+    tree.put('/b', seen(50))
+    expect(filesSeen(0, 60)).toEqual([['/b', 50]])
+    for (let i = 0; i < 65_536; i += 1) tree.put('/c', seen(60))
+    expect(filesSeen(0, 59)).toEqual([])
+  })
 })

@@ -18,6 +18,7 @@ import { Empty, QueryState } from '../../parts/query-state.js'
 import { Chip, toneText } from '../../parts/status.js'
 import { TaskCard } from './task-card.js'
 import { TaskDrawer } from './task-drawer.js'
+import { TaskForm } from './task-form.js'
 
 // How many tasks a column renders at first; a button loads more.
 const drawnMax = 50
@@ -28,16 +29,24 @@ export function BoardPage() {
   const navigate = useNavigate({ from: '/p/$project/board' })
   const board = useQuery(boardQuery)
   useStream(board.data?.isOffered === true ? urlOf('GET /board/events') : undefined, ['board'])
+  const [isAdding, setAdding] = useState(false)
   const open = (id: string | undefined) => void navigate({ search: (old) => ({ ...old, task: id }) })
   return (
     <Page
       title="Board"
       tools={
-        <Search
-          label="Search tasks"
-          value={q ?? ''}
-          change={(words) => void navigate({ search: (old) => ({ ...old, q: words }), replace: true })}
-        />
+        <>
+          <Search
+            label="Search tasks"
+            value={q ?? ''}
+            change={(words) => void navigate({ search: (old) => ({ ...old, q: words }), replace: true })}
+          />
+          {board.data?.isOffered === true && (
+            <button type="button" className="button" onClick={() => setAdding(true)}>
+              New task…
+            </button>
+          )}
+        </>
       }
     >
       <QueryState
@@ -48,6 +57,16 @@ export function BoardPage() {
       >
         {(data) => <Columns board={data} words={q ?? ''} open={open} />}
       </QueryState>
+      {isAdding && (
+        <TaskForm
+          project={project}
+          close={() => setAdding(false)}
+          saved={(id) => {
+            setAdding(false)
+            open(id)
+          }}
+        />
+      )}
       {task !== undefined && <TaskDrawer key={task} project={project} id={task} close={() => open(undefined)} />}
     </Page>
   )
@@ -62,7 +81,7 @@ function NoTasks({ isOffered }: { readonly isOffered: boolean }) {
     )
   return (
     <Empty title="No tasks yet">
-      Add one: <code>bellwether task add &quot;…&quot;</code>
+      Add one with <em>New task…</em>, or with <code>bellwether task add &quot;…&quot;</code>.
     </Empty>
   )
 }

@@ -11,7 +11,7 @@ import { Chip } from '../../parts/status.js'
 import { Countdown } from '../../parts/time.js'
 
 export const TaskCard = memo(({ task, open }: { readonly task: Task; readonly open: () => void }) => {
-  const why = task.waitsFor ?? task.reason
+  const why = (task.status === 'blocked' ? task.problem : null) ?? task.waitsFor ?? task.reason
   const isDone = isOver(task)
   const use = budgetUseOf(task.budget)
   return (

@@ -1,11 +1,12 @@
 /** One task in full, beside the board: reasons, runs, budget, and what a person can do. */
-import { dollars, moneySpent, tokensSpent } from '@bellwether/protocol/spending'
+import { dollars, moneySpent, reasonInWords, taskLimits, tokensSpent } from '@bellwether/protocol/spending'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
+import { useState } from 'react'
 import { serverNowMs } from '../../api/client.js'
 import { taskQuery } from '../../api/queries.js'
 import type { Run, TaskDetail } from '../../api/types.js'
-import { budgetUseOf, compact, reasonText, recoveryText } from '../../model/board.js'
+import { budgetUseOf, compact, namesIn, reasonText, recoveryText } from '../../model/board.js'
 import { oneLine } from '../../model/text.js'
 import { duration } from '../../model/time.js'
 import { BudgetBar } from '../../parts/budget-bar.js'
@@ -13,7 +14,8 @@ import { Dialog } from '../../parts/dialog.js'
 import { Json, UntrustedText } from '../../parts/untrusted-text.js'
 import { QueryState } from '../../parts/query-state.js'
 import { Status } from '../../parts/status.js'
-import { TaskMoves } from './task-moves.js'
+import { TaskForm } from './task-form.js'
+import { TaskReview } from './task-review.js'
 import { Ago, Countdown } from '../../parts/time.js'
 
 export function TaskDrawer({
@@ -41,15 +43,16 @@ export function TaskDrawer({
 }
 
 // Shown elsewhere, or not useful to people.
-const shownElsewhere = new Set(['recovery', 'budget', 'instruction', 'spawn', 'choice'])
+const shownElsewhere = new Set(['recovery', 'budget', 'instruction', 'spawn', 'choice', 'checks', 'deliverable'])
 const untilOf = (seconds: number) => (seconds === 0 ? null : new Date(seconds * 1_000).toISOString())
 
 function TaskView({ project, task }: { readonly project: string; readonly task: TaskDetail }) {
+  const [isEditing, setEditing] = useState(false)
   const { recovery } = task
   const use = budgetUseOf(task.budget)
   const rest = Object.fromEntries(Object.entries(task.fields).filter(([name]) => !shownElsewhere.has(name)))
   const instruction = task.fields['instruction']
-  const problem = problemOf(task)
+  const checks = namesIn(task.fields['checks'])
   return (
     <div className="space-y-4">
       <dl className="grid grid-cols-[7.5rem_minmax(0,1fr)] gap-y-1">
@@ -65,16 +68,22 @@ function TaskView({ project, task }: { readonly project: string; readonly task: 
             <bdi>{oneLine(reasonText(task.waitsFor ?? task.reason ?? whyOf(task), serverNowMs()), 500)}</bdi>
           </Fact>
         )}
-        {problem !== null && (
-          <Fact name="Problem">
-            <bdi>{oneLine(problem, 500)}</bdi>
-          </Fact>
-        )}
         {task.waitUntil !== null && (
           <Fact name="Until">
             <Countdown until={task.waitUntil} />
           </Fact>
         )}
+      </dl>
+      <TaskReview key={task.taskId} task={task} />
+      {task.status !== 'done' && (
+        <button type="button" className="button" onClick={() => setEditing(true)}>
+          Change the task…
+        </button>
+      )}
+      {isEditing && (
+        <TaskForm project={project} task={task} close={() => setEditing(false)} saved={() => setEditing(false)} />
+      )}
+      <dl className="grid grid-cols-[7.5rem_minmax(0,1fr)] gap-y-1">
         {task.next !== null && (
           <Fact name="Position">
             {task.next.place} of {task.next.of}
@@ -84,12 +93,13 @@ function TaskView({ project, task }: { readonly project: string; readonly task: 
           {task.priority}, {task.impact}
         </Fact>
         {task.dependencies.length > 0 && <Fact name="Depends on">{oneLine(task.dependencies.join(', '), 300)}</Fact>}
+        {checks.length > 0 && <Fact name="Checks">{oneLine(checks.join(', '), 300)}</Fact>}
         {recovery !== null && (
           <Fact name="Recovery">
             {recovery.attempt > 0 && `attempt ${recovery.attempt} of ${recovery.maxAttempts}, `}
             {oneLine(recoveryText(recovery), 100)}
             <span className="block text-sm text-ink-2">
-              after {oneLine(recovery.reasonCode.replaceAll('_', ' '), 80)}; until{' '}
+              after {oneLine(reasonInWords(recovery.reasonCode), 80)}; until{' '}
               <Countdown until={untilOf(recovery.deadlineTs)} />
             </span>
           </Fact>
@@ -97,11 +107,11 @@ function TaskView({ project, task }: { readonly project: string; readonly task: 
         <Fact name="Budget">{use === null ? 'nothing used' : <BudgetBar use={use} />}</Fact>
         <Fact name="Spent">{moneySpent(task)}</Fact>
         {task.budget !== null && <Fact name="Tokens">{tokensSpent(task.budget)}</Fact>}
+        {task.budget !== null && <Fact name="Limits">{taskLimits(task.budget) ?? 'none'}</Fact>}
         <Fact name="Changed">
           <Ago at={task.updatedAt} />
         </Fact>
       </dl>
-      <TaskMoves task={task} />
       {typeof instruction === 'string' && (
         <section>
           <h3 className="font-semibold">Instruction</h3>
@@ -131,16 +141,9 @@ function whyOf(task: TaskDetail): string {
   return 'ready: selected by priority, then impact, then age'
 }
 
-/** Why the board did not accept the last run. */
-function problemOf({ status, fields }: TaskDetail): string | null {
-  const spawn = fields['spawn']
-  const error = typeof spawn === 'object' && spawn !== null && 'error' in spawn ? spawn.error : null
-  return status !== 'done' && typeof error === 'string' ? error : null
-}
-
 /** The board's verdict, if it differs from the turn's outcome. */
 function verdictOf({ reasonCode, outcome, endedAt, turnStatus }: Run): string {
-  if (reasonCode !== undefined) return reasonCode.replaceAll('_', ' ')
+  if (reasonCode !== undefined) return reasonInWords(reasonCode)
   if (endedAt === undefined) return 'in progress'
   return outcome === turnStatus ? '' : (outcome ?? '')
 }

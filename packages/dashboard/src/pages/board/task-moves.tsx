@@ -1,71 +1,81 @@
-/** The actions of a person on a task, as buttons: only those that its status allows. */
+/** What a person can do with a task now, as buttons with their effects. */
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { moveTask } from '../../api/mutations.js'
-import type { Task, TaskAction } from '../../api/types.js'
+import type { LineComment, TaskAction, TaskDetail } from '../../api/types.js'
 import { oneLine } from '../../model/text.js'
 
-interface Move {
-  readonly action: TaskAction
-  readonly name: string
-  readonly on: readonly string[]
+const names: Readonly<Record<TaskAction, string>> = {
+  approve: 'Approve',
+  reject: 'Reject',
+  done: 'It is done',
+  retry: 'Try again',
+  escalate: 'Give to a person',
+  abort: 'Abort',
+  release: 'Release',
+  unfreeze: 'Unfreeze',
+  claim: 'Claim',
+  block: 'Block',
+  freeze: 'Freeze',
+  require_approval: 'Require approval',
+  merge: 'Merge',
+  send_back: 'Send back',
+  keep: 'Keep the branch',
 }
 
-const moves: readonly Move[] = [
-  { action: 'approve', name: 'Approve', on: ['pending', 'blocked'] },
-  { action: 'reject', name: 'Reject', on: ['pending', 'blocked'] },
-  { action: 'done', name: 'It is done', on: ['review', 'in_progress', 'claimed', 'blocked'] },
-  { action: 'retry', name: 'Try again', on: ['blocked', 'failed', 'review'] },
-  { action: 'escalate', name: 'Give to a person', on: ['pending', 'in_progress'] },
-  { action: 'abort', name: 'Abort', on: ['pending', 'claimed', 'in_progress', 'blocked'] },
-]
+/** The actions after which another run gets what the person wrote. */
+export const takesComments = (action: TaskAction): boolean => action === 'retry' || action === 'send_back'
 
-const decisions: ReadonlySet<TaskAction> = new Set<TaskAction>(['approve', 'reject'])
-
-/** Approval and rejection are offered only if the task waits for one of them. */
-function allowed(task: Task): readonly Move[] {
-  return moves.filter(
-    ({ action, on }) => on.includes(task.status) && (!decisions.has(action) || task.waitCode === 'approval'),
-  )
+interface TaskMovesProps {
+  readonly task: Pick<TaskDetail, 'taskId' | 'moves'>
+  /** On lines of the diff. */
+  readonly comments: readonly LineComment[]
+  /** The comments have been sent. */
+  readonly sent: () => void
 }
 
-export function TaskMoves({ task }: { readonly task: Task }) {
+export function TaskMoves({ task, comments, sent }: TaskMovesProps) {
   const [reason, setReason] = useState('')
   const client = useQueryClient()
   const move = useMutation({
-    mutationFn: (action: TaskAction) => moveTask(task.taskId, action, reason.trim()),
-    onSuccess: () => setReason(''),
+    mutationFn: (action: TaskAction) =>
+      moveTask(task.taskId, action, reason.trim(), takesComments(action) ? comments : []),
+    onSuccess(_, action) {
+      setReason('')
+      if (takesComments(action)) sent()
+    },
     onSettled: () =>
       Promise.all([
         client.invalidateQueries({ queryKey: ['board'] }),
         client.invalidateQueries({ queryKey: ['task', task.taskId] }),
       ]),
   })
-  const offered = allowed(task)
-  if (offered.length === 0) return null
+  if (task.moves.length === 0) return null
   return (
     <div>
-      <div className="flex flex-wrap gap-2">
-        <input
-          className="field min-w-40 flex-1"
-          aria-label={`Reason, for ${oneLine(task.taskId, 60)}`}
-          placeholder="reason (optional)"
-          maxLength={2_000}
-          value={reason}
-          onChange={(event) => setReason(event.target.value)}
-        />
-        {offered.map(({ action, name }) => (
-          <button
-            key={action}
-            type="button"
-            className={`button ${action === 'approve' ? 'button-main' : ''}`}
-            disabled={move.isPending}
-            onClick={() => move.mutate(action)}
-          >
-            {name}
-          </button>
+      <ul className="space-y-1.5" aria-label="What you can do">
+        {task.moves.map(({ action, effect }, at) => (
+          <li key={action} className="flex items-start gap-3">
+            <button
+              type="button"
+              className={`button w-36 shrink-0 justify-center ${at === 0 ? 'button-main' : ''}`}
+              disabled={move.isPending}
+              onClick={() => move.mutate(action)}
+            >
+              {names[action]}
+            </button>
+            <span className="min-w-0 flex-1 pt-1 text-sm text-ink-2">{oneLine(effect, 200)}</span>
+          </li>
         ))}
-      </div>
+      </ul>
+      <input
+        className="field mt-2 w-full"
+        aria-label={`Reason, for ${oneLine(task.taskId, 60)}`}
+        placeholder="reason (optional)"
+        maxLength={2_000}
+        value={reason}
+        onChange={(event) => setReason(event.target.value)}
+      />
       <p role="alert" className="min-h-5 text-sm text-bad">
         {move.error === null ? '' : oneLine(move.error.message, 300)}
       </p>

@@ -12,6 +12,7 @@ import { Activity } from './activity.js'
 import { Search } from '../../parts/search.js'
 import { Empty, QueryState } from '../../parts/query-state.js'
 import { Targets } from './targets.js'
+import { RunTurn } from '../turns/run-turn.js'
 import { Picker } from '../../parts/picker.js'
 import { Table } from '../../parts/rows.js'
 import { useNow } from '../../parts/time.js'
@@ -52,6 +53,7 @@ export function FleetPage() {
               target {target} ×
             </button>
           )}
+          <RunTurn project={project} />
         </>
       }
     >

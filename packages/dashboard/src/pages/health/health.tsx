@@ -9,7 +9,9 @@ import { count, oneLine, plural, shortNames } from '../../model/text.js'
 import { meaningOf } from '../../model/watchdog.js'
 import { useListKeys } from '../../keyboard/shortcut-list.js'
 import { Page, Section } from '../../frame/page.js'
+import { HeldAccounts } from './held-accounts.js'
 import { Processes } from './processes.js'
+import { SpendingLimits } from './spending-limits.js'
 import { Empty, QueryState } from '../../parts/query-state.js'
 import { Chip, Status } from '../../parts/status.js'
 import { Ago } from '../../parts/time.js'
@@ -56,6 +58,8 @@ function Parts({ query }: { readonly query: UseQueryResult<Health> }) {
   const rest = all.filter(({ kind }) => kind !== 'part')
   return (
     <div className="space-y-3">
+      <HeldAccounts />
+      <SpendingLimits />
       {processes.length > 0 && (
         <Section title="Processes" aside={query.data && <Summary health={query.data} />}>
           <Processes parts={processes} />

@@ -1,4 +1,5 @@
 /** The parent and children of a turn, each with its status. */
+import { reasonInWords } from '@bellwether/protocol/spending'
 import { Link } from '@tanstack/react-router'
 import type { Relative, TurnDetail } from '../../api/types.js'
 import { countRelatives, tallyRelatives } from '../../model/relatives.js'
@@ -62,7 +63,7 @@ function Children({ project, relatives }: { readonly project: string; readonly r
           <RelativeLine project={project} relative={one} />
           {one.error !== null && one.error !== undefined && (
             <p className="truncate text-xs text-bad" title={oneLine(one.error, 500)}>
-              <bdi>{oneLine(one.error, 120)}</bdi>
+              <bdi>{oneLine(reasonInWords(one.error), 120)}</bdi>
             </p>
           )}
           <Children project={project} relatives={one.children ?? []} />

@@ -1,4 +1,5 @@
 /** The timeline of a turn: inbox → steps → tools → deliverable, with long texts folded. */
+import { reasonInWords } from '@bellwether/protocol/spending'
 import { useQuery } from '@tanstack/react-query'
 import { useState, type ReactNode } from 'react'
 import { cardQuery } from '../../api/queries.js'
@@ -16,12 +17,7 @@ import { Failure } from '../../parts/query-state.js'
 import { Chip, Status, toneText } from '../../parts/status.js'
 import { At } from '../../parts/time.js'
 
-interface TimelineProps {
-  readonly project: string
-  readonly turn: TurnDetail
-}
-
-export function Timeline({ project, turn }: TimelineProps) {
+export function Timeline({ project, turn }: { readonly project: string; readonly turn: TurnDetail }) {
   return (
     <ol className="px-3 py-3">
       {timeline(turn).map((moment) => (
@@ -175,7 +171,7 @@ function StepEntry({
     >
       {step.error !== null && (
         <div className="text-sm text-bad">
-          <UntrustedText text={step.error} />
+          <UntrustedText text={reasonInWords(step.error)} />
         </div>
       )}
       <ul className="mt-1 space-y-1">
@@ -217,7 +213,7 @@ interface CardOfProps {
   readonly field?: string
 }
 
-function CardOf({ project, id, title, field }: CardOfProps) {
+export function CardOf({ project, id, title, field }: CardOfProps) {
   const card = useQuery({ ...cardQuery(project, id ?? ''), enabled: id !== null })
   if (id === null) return <p className="text-ink-3">{title}: none yet</p>
   if (card.error !== null) return <Failure error={card.error} />
@@ -257,7 +253,7 @@ function End({ turn, at }: { readonly turn: TurnDetail; readonly at: string }) {
     >
       {turn.error !== null && (
         <div className="text-sm text-bad">
-          <UntrustedText text={turn.error} />
+          <UntrustedText text={reasonInWords(turn.error)} />
         </div>
       )}
       {content === undefined ? (

@@ -31,7 +31,8 @@ function List({ title, files }: { readonly title: string; readonly files: readon
             <span className="min-w-0 flex-1 font-mono text-xs">
               <Line text={file.path} />
             </span>
-            {file.found === false && (
+            {file.how === 'deleted' && <Chip tone="rest">deleted</Chip>}
+            {file.how === 'claimed' && file.found === false && (
               <Chip tone="bad" title="The deliverable names this file, but it is not on disk.">
                 missing
               </Chip>

@@ -1,25 +1,31 @@
-/** One turn: timeline, parent and children, files, interventions, and the button that stops it. */
-import { dollars } from '@bellwether/protocol/spending'
+/** One turn: waterfall, transcript, timeline, parent and children, files, interventions, and the button that stops it. */
+import { dollars, turnLimits, turnTokens } from '@bellwether/protocol/spending'
 import { useQuery } from '@tanstack/react-query'
 import { Link, useParams } from '@tanstack/react-router'
 import { turnQuery } from '../../api/queries.js'
 import type { TurnDetail } from '../../api/types.js'
 import { compact } from '../../model/board.js'
-import { oneLine } from '../../model/text.js'
+import { oneLine, shortId } from '../../model/text.js'
 import { duration, msOf } from '../../model/time.js'
-import { nearestOf } from '../../model/turn.js'
+import { contextText, nearestOf, whyOf } from '../../model/turn.js'
 import { BudgetBar } from '../../parts/budget-bar.js'
 import { CopyId } from '../../parts/copy.js'
+import { CopyTurn } from './copy-turn.js'
 import { Lineage } from './lineage.js'
 import { Page, Section } from '../../frame/page.js'
 import { Line } from '../../parts/untrusted-text.js'
 import { QueryState } from '../../parts/query-state.js'
 import { Status } from '../../parts/status.js'
+import { RunAgain } from './run-turn.js'
 import { StopTurn } from './stop-turn.js'
 import { At, Countdown, useNow } from '../../parts/time.js'
 import { Timeline } from './timeline.js'
 import { Interventions } from './interventions.js'
+import { Messages } from './messages.js'
+import { Transcript } from './transcript.js'
+import { TrailTools } from './trail.js'
 import { TurnFiles } from './turn-files.js'
+import { Waterfall } from './waterfall.js'
 
 export function TurnPage() {
   const { project, turn: id } = useParams({ from: '/p/$project/turns/$turn' })
@@ -34,7 +40,7 @@ export function TurnPage() {
           / <CopyId id={id} what="turn id" />
         </>
       }
-      tools={turn.data?.ended_at === null && <StopTurn project={project} turn={id} />}
+      tools={turn.data !== undefined && <Tools project={project} turn={turn.data} />}
       scrolls
     >
       <QueryState query={turn}>{(data) => <TurnView project={project} turn={data} />}</QueryState>
@@ -42,15 +48,42 @@ export function TurnPage() {
   )
 }
 
+function Tools({ project, turn }: { readonly project: string; readonly turn: TurnDetail }) {
+  return (
+    <>
+      {turn.ended_at === null ? (
+        <StopTurn project={project} turn={turn.agent_turn_id} />
+      ) : (
+        <>
+          {turn.message_type !== 'ui_action' && (
+            <TrailTools key={`trail-${turn.agent_turn_id}`} project={project} turn={turn.agent_turn_id} />
+          )}
+          <RunAgain key={turn.agent_turn_id} project={project} turn={turn} />
+        </>
+      )}
+      <CopyTurn project={project} turn={turn} />
+    </>
+  )
+}
+
 function TurnView({ project, turn }: { readonly project: string; readonly turn: TurnDetail }) {
   return (
     <div className="p-3">
       <Summary project={project} turn={turn} />
+      <div className="mt-3">
+        <Waterfall key={turn.agent_turn_id} project={project} turn={turn} />
+      </div>
       <div className="mt-3 grid grid-cols-1 items-start gap-3 lg:grid-cols-[minmax(0,1fr)_320px]">
-        <Section title="Timeline">
-          <Timeline project={project} turn={turn} />
-        </Section>
         <div className="space-y-3">
+          <Transcript key={turn.agent_turn_id} project={project} turn={turn} />
+          <Section title="Timeline">
+            <Timeline project={project} turn={turn} />
+          </Section>
+        </div>
+        <div className="space-y-3">
+          <Section title="Messages">
+            <Messages key={turn.agent_turn_id} project={project} turn={turn} />
+          </Section>
           <Section title="Parent and children">
             <Lineage project={project} turn={turn} />
           </Section>
@@ -72,6 +105,8 @@ function Summary({ project, turn }: { readonly project: string; readonly turn: T
   const use = nearestOf(turn.budget)
   const started = msOf(turn.started_at)
   const isOver = turn.ended_at !== null
+  const why = whyOf(turn)
+  const spent = [tokens === 0 ? null : turnTokens(turn.usage), turnLimits(turn.budget)].filter((text) => text !== null)
   return (
     <dl className="panel grid grid-cols-2 gap-x-6 gap-y-2 px-3 py-2 sm:grid-cols-3 lg:grid-cols-6">
       <Fact name="Status">
@@ -94,6 +129,9 @@ function Summary({ project, turn }: { readonly project: string; readonly turn: T
       <Fact name="Tokens, cost">
         {tokens === 0 ? '–' : compact(tokens)}, {micros === null ? '–' : dollars(micros)}
       </Fact>
+      <Fact name="Context">
+        <Line text={contextText(turn)} most={80} />
+      </Fact>
       <Fact name="Budget">{use === null ? 'no limit' : <BudgetBar use={use} />}</Fact>
       <Fact name="Epoch, worker deaths">
         {turn.turn_epoch ?? '–'}, {turn.deaths ?? '–'}
@@ -108,6 +146,39 @@ function Summary({ project, turn }: { readonly project: string; readonly turn: T
       <Fact name="Channel, depth">
         <Line text={`${turn.channel_id ?? '–'}, ${turn.recursion_depth ?? 0}`} most={60} />
       </Fact>
+      {turn.forked_from !== null && (
+        <Fact name="Fork">
+          step {turn.forked_from.step} of{' '}
+          <Link
+            to="/p/$project/turns/$turn"
+            params={{ project, turn: turn.forked_from.agent_turn_id }}
+            className="link font-mono text-xs"
+          >
+            {shortId(turn.forked_from.agent_turn_id)}
+          </Link>
+        </Fact>
+      )}
+      {turn.imported_from !== null && (
+        <Fact name="Imported">
+          <At at={turn.imported_from.imported_at} />, <Line text={turn.imported_from.imported_by} most={40} />
+        </Fact>
+      )}
+      {why !== null && (
+        <div className="col-span-full">
+          <dt className="label">Reason</dt>
+          <dd className="text-bad">
+            <Line text={why} most={300} />
+          </dd>
+        </div>
+      )}
+      {spent.length > 0 && (
+        <div className="col-span-full">
+          <dt className="label">Used and limits</dt>
+          {spent.map((text) => (
+            <dd key={text}>{text}</dd>
+          ))}
+        </div>
+      )}
     </dl>
   )
 }

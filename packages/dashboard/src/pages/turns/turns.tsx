@@ -1,4 +1,5 @@
 /** Turns, newest first, filtered by agent or status. Older ones load when the end of the list comes near. */
+import { reasonInWords } from '@bellwether/protocol/spending'
 import { useInfiniteQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { memo } from 'react'
@@ -8,6 +9,7 @@ import { turnStatuses } from '@bellwether/protocol/vocabulary'
 import { count, oneLine, shortId } from '../../model/text.js'
 import { duration, msOf } from '../../model/time.js'
 import { Page } from '../../frame/page.js'
+import { RunTurn } from './run-turn.js'
 import { Picker } from '../../parts/picker.js'
 import { Search } from '../../parts/search.js'
 import { Empty, QueryState } from '../../parts/query-state.js'
@@ -44,6 +46,7 @@ export function TurnsPage() {
             value={status}
             change={(word) => void navigate({ search: (old) => ({ ...old, status: word }) })}
           />
+          <RunTurn project={project} agent={agent} />
         </>
       }
     >
@@ -55,7 +58,7 @@ export function TurnsPage() {
           if (all.length === 0)
             return (
               <Empty title={status === undefined && agent === undefined ? 'No turns yet' : 'No matching turns'}>
-                Run one: <code>bellwether turn run AGENT &quot;…&quot;</code>
+                Run one with <em>Run a turn…</em>, or with <code>bellwether turn run AGENT &quot;…&quot;</code>.
               </Empty>
             )
           return (
@@ -103,7 +106,11 @@ interface RowProps {
 }
 
 const TurnRow = memo(({ project, turn, isWide }: RowProps) => {
-  const what = turn.error ?? turn.current_tool ?? turn.activity?.replaceAll('_', ' ') ?? ''
+  const what =
+    (turn.error === null ? null : reasonInWords(turn.error)) ??
+    turn.current_tool ??
+    turn.activity?.replaceAll('_', ' ') ??
+    ''
   const id = (
     <Link
       to="/p/$project/turns/$turn"

@@ -62,7 +62,7 @@ export function ViewFacts({ stats, sessions, blindSpots, chosen }: FactsProps) {
               key={id}
               id={id}
               stats={source}
-              sessions={sessions.filter((one) => (one.source_id ?? id) === id)}
+              sessions={sessions.filter((session) => (session.source_id ?? id) === id)}
               isChosen={id === chosen}
               isChoice={sources.length > 1}
             />

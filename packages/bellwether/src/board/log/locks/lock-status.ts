@@ -5,7 +5,7 @@
  * `abandoned` before it is stale.
  */
 import type { Machine } from '../../../ports/disk/machine.js'
-import { isObject, parseJson } from '../json.js'
+import { isObject, parseJson } from '../lines/json.js'
 
 /** The contents of a lock file. Locks of other programs lack the optional keys. */
 export interface LockRecord {
@@ -129,8 +129,8 @@ export function parseLock(text: string): LockRecord | undefined {
   if (expiresAtTs === undefined) return undefined
   const createdAtTs = made ?? expiresAtTs - lockTtlMs / 1_000
   const number = (key: string) => {
-    const one = fields[key]
-    return typeof one === 'number' && Number.isFinite(one) ? { [key]: one } : {}
+    const value = fields[key]
+    return typeof value === 'number' && Number.isFinite(value) ? { [key]: value } : {}
   }
   const string = (key: string) => (typeof fields[key] === 'string' ? { [key]: fields[key] } : {})
   return {

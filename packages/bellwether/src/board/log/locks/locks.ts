@@ -5,7 +5,7 @@
  * writer may be alive: the next holder appends a fence before it reads (`mustFence`) and only then removes the old files.
  */
 import { join } from 'node:path'
-import { type Clock, defined, type Log } from '@bellwether/base'
+import { defined, errorCode, type Clock, type Log } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import type { Disk } from '../../../ports/disk/disk.js'
 import type { Machine } from '../../../ports/disk/machine.js'
@@ -14,7 +14,7 @@ import { backoffMs } from '../../../ports/retry.js'
 import { clearDrafts } from '../snapshot/snapshot-archive.js'
 import { lockInfo, openLockAudit } from './lock-audit.js'
 import { iso, lockStatus, parseLock, type LockFile, type LockRecord, type LockStatus } from './lock-status.js'
-import { errorCode, explainDisk } from '../root.js'
+import { explainDisk } from '../root.js'
 
 export interface LockPorts {
   readonly disk: Disk
@@ -143,12 +143,12 @@ async function tryAcquire(
   if (made === 'taken') return 'another process acquired it first'
   // Between listing and creating, another process may have used and freed this number.
   const others = generations(await disk.list(folder)).filter((one) => one.name !== name)
-  if (others.some((one) => one.token >= token)) {
+  if (others.some((other) => other.token >= token)) {
     await disk.remove(path)
     return 'another process acquired it first'
   }
   const below = others.filter((one) => one.token < token)
-  const mustFence = below.some((one) => one.kind !== 'free')
+  const mustFence = below.some((generation) => generation.kind !== 'free')
   const clearBelow = async () => {
     await auditTakeover(folder, below, token, options, ports)
     for (const one of below) await removeOldLock(join(folder, one.name), ports)

@@ -88,7 +88,7 @@ export function chooseArchived(archived: readonly ArchivedSnapshot[], wanted: st
   const found =
     wanted === undefined
       ? archived[0]
-      : archived.find((one) => one.name === wanted || one.timestamp === wanted.replace(/\.json$/, ''))
+      : archived.find((snapshot) => snapshot.name === wanted || snapshot.timestamp === wanted.replace(/\.json$/, ''))
   if (found !== undefined) return found
   throw new InvalidInput(
     wanted === undefined ? 'There is no archived snapshot.' : `There is no archived snapshot "${wanted}".`,
@@ -97,7 +97,7 @@ export function chooseArchived(archived: readonly ArchivedSnapshot[], wanted: st
       hint:
         archived.length === 0
           ? 'Run bellwether rebuild-snapshot --apply.'
-          : `Name one of: ${archived.map((one) => one.name).join(', ')}`,
+          : `Name one of: ${archived.map((snapshot) => snapshot.name).join(', ')}`,
     },
   )
 }

@@ -4,8 +4,8 @@
  * by hand) is parsed as a whole, up to a size. An unreadable one counts as different.
  */
 import type { Disk, LogFile } from '../../../ports/disk/disk.js'
-import type { Fold } from '../fold.js'
-import { isObject, parseJson, type JsonObject } from '../json.js'
+import type { Fold } from '../fold/fold.js'
+import { isObject, parseJson, type JsonObject } from '../lines/json.js'
 import { contentHash, hashUpTo, head, isReferenceRoot, taskLine } from './snapshot.js'
 import type { Task } from '../task.js'
 
@@ -64,7 +64,7 @@ export async function compareLive(path: string, fold: Fold, rebuiltHash: string,
   if (file === 'missing') return { live: 'missing', liveHash: null, diff: new Differences(fold).end() }
   try {
     const ours = await compareLines(file, fold, rebuiltHash)
-    return ours ?? (await compareWhole(file, fold))
+    return ours ?? (await compareParsed(file, fold))
   } finally {
     await file.close()
   }
@@ -133,9 +133,9 @@ async function* lines(file: LogFile): AsyncGenerator<string> {
   if (rest.length > 0) yield rest.toString('utf8')
 }
 
-async function compareWhole(file: LogFile, fold: Fold): Promise<Comparison> {
+async function compareParsed(file: LogFile, fold: Fold): Promise<Comparison> {
   const differences = new Differences(fold)
-  const parsed = await parseWhole(file)
+  const parsed = await parseFile(file)
   const tasks = parsed?.['tasks']
   if (!isObject(tasks)) return { live: 'unreadable', liveHash: null, diff: differences.end() }
   const entries = Object.entries(tasks)
@@ -160,7 +160,7 @@ function sameAsReference(mine: Task, theirs: unknown): boolean {
   return title === mine.title && status === mine.status && (owner ?? null) === mine.assignee && theirReason === reason
 }
 
-async function parseWhole(file: LogFile): Promise<JsonObject | undefined> {
+async function parseFile(file: LogFile): Promise<JsonObject | undefined> {
   const size = await file.size()
   if (size > parseMaxBytes) return undefined
   const bytes = Buffer.alloc(size)

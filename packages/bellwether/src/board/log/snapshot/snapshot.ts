@@ -6,7 +6,7 @@
 import { createHash } from 'node:crypto'
 import { basename, dirname, join } from 'node:path'
 import type { Disk, LogFile } from '../../../ports/disk/disk.js'
-import type { Fold, Problem } from '../fold.js'
+import type { Fold, Problem } from '../fold/fold.js'
 import { sealOf, type ResumeData } from '../resume-point.js'
 import { explainDisk } from '../root.js'
 import type { Run, Task } from '../task.js'

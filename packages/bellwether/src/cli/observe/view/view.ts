@@ -5,7 +5,6 @@
 import { readFileSync } from 'node:fs'
 import { InvalidInput } from '@bellwether/protocol'
 import { Command } from 'commander'
-import { runViewProcess } from '../../../runtime/view.js'
 import { printLine } from '../../shared/output.js'
 import { collect, parentPipe, portMax, viewNames, wholeUpTo } from '../../shared/options.js'
 import { queryCommands } from './queries.js'
@@ -47,7 +46,7 @@ export function viewCommand(finish: (code: number) => void): Command {
       collectNames,
     )
     .option('--entries-max <n>', 'the maximum number of entries per source', wholeUpTo(entriesLimit))
-    .option('--json', 'print one line on stdout when ready')
+    .option('--json', 'print one JSON object when ready')
     .addOption(parentPipe())
     .action(async (flags: Flags) => {
       const views = viewNames(flags.view)
@@ -57,6 +56,8 @@ export function viewCommand(finish: (code: number) => void): Command {
           hint: 'Name a view, or query a running server with a subcommand: bellwether view tree. See bellwether view --help.',
         })
       }
+      // A query does not load the server.
+      const { runViewProcess } = await import('../../../runtime/view.js')
       const code = await runViewProcess({
         folder: process.cwd(),
         views,

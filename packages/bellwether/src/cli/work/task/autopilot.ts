@@ -1,6 +1,5 @@
 /** `task autopilot`: dispatches ready tasks to the agents of a project until it is stopped. */
 import type { Command } from 'commander'
-import { runAutopilotProcess } from '../../../runtime/autopilot.js'
 import { printLine } from '../../shared/output.js'
 import { parentPipe } from '../../shared/options.js'
 
@@ -17,9 +16,11 @@ export function autopilotCommand(task: Command, finish: (code: number) => void):
     .description('dispatch ready tasks to the agents of a project, using [database] url')
     .requiredOption('--project <name>', 'the project whose agents run the tasks')
     .option('--root <dir>', 'the task root (default: [board] root, else this folder)')
-    .option('--json', 'print one JSON line on stdout when ready')
+    .option('--json', 'print one JSON object when ready')
     .addOption(parentPipe())
     .action(async ({ root, project, json, parentPipe: pipe }: Flags) => {
+      // The help page of `task` does not load the database driver.
+      const { runAutopilotProcess } = await import('../../../runtime/autopilot.js')
       finish(
         await runAutopilotProcess({
           folder: process.cwd(),

@@ -10,14 +10,16 @@ import { writeCaches } from '../../../board/dispatch/caches.js'
 import { commandSpawner } from '../../../board/dispatch/command-spawner.js'
 import type { Dispatcher } from '../../../board/dispatch/dispatcher.js'
 import { dispatch } from '../../../board/dispatch/dispatch.js'
-import { localEvidence } from '../../../board/dispatch/local-evidence.js'
+import { localEvidence } from '../../../board/dispatch/evidence/local-evidence.js'
+import { mergeQueued } from '../../../board/dispatch/merge.js'
 import { reconcileAll } from '../../../board/dispatch/reconcile.js'
+import { sweepWorktrees } from '../../../board/dispatch/workspace.js'
 import { openRuns } from '../../../board/tasks/open-runs.js'
 import type { DispatchReport } from '@bellwether/protocol/http'
 import type { Client } from '../../../client/client.js'
 import { plain } from '../../../client/sanitize.js'
 import { systemMachine } from '../../../ports/disk/machine.js'
-import { openDispatcher } from '../../../runtime/parts/board.js'
+import { openDispatcher } from '../../../runtime/parts/board/board.js'
 import { collect } from '../../shared/options.js'
 import { exitCodes, print as printResult } from '../../shared/output.js'
 import { wholeNumber } from './queries.js'
@@ -32,13 +34,13 @@ interface Flags extends CommonFlags {
 
 export function dispatchCommand(task: Command, finish: (code: number) => void): void {
   withCommon(task.command('dispatch [id]'))
-    .description('run a task with a local command: this one, or the next ready one')
+    .description('run a task with a local command: the named one, or the next one that is ready')
     .option('--command <cmd>', 'the agent: reads the prompt on stdin and writes the result to stdout')
     .option('--timeout <seconds>', 'time limit of one run', wholeNumber, 1_200)
     .option('--env <name>', 'an environment variable that the command may see; may be repeated', collect)
-    .option('--max <n>', 'without an id: how many tasks at most (default 1)', wholeNumber)
+    .option('--max <n>', 'without an id: the maximum number of tasks (default 1)', wholeNumber)
     .action(async (id: string | undefined, flags: Flags) => {
-      const server = boardServer(flags)
+      const server = await boardServer(flags)
       if (server !== undefined) return finish(await onServer(server, id, flags))
       if (flags.command === undefined) {
         throw new InvalidInput("Cannot dispatch without --command 'CMD': no server runs the turn here.", {
@@ -157,7 +159,7 @@ function reportText({ taskId, status, reason, spawn, knowledge }: DispatchReport
   return lines.map(plain).join('\n')
 }
 
-/** Closes the runs of a dispatcher that died: its command may have finished without it. */
+/** Closes the runs of a dispatcher that died, merges what it accepted, and removes the worktrees that it left. */
 async function settleLeftovers(dispatcher: Dispatcher): Promise<void> {
   await dispatcher.board.sync()
   const nowMs = dispatcher.clock.wallMs()
@@ -167,7 +169,10 @@ async function settleLeftovers(dispatcher: Dispatcher): Promise<void> {
     if (ageMs > dispatcher.settings.spawnGraceMs)
       dispatcher.seenSince.set(`${runId}:unknown`, dispatcher.clock.monotonicMs() - ageMs)
   }
-  await reconcileAll(dispatcher, await dispatcher.policies())
+  const policies = await dispatcher.policies()
+  await reconcileAll(dispatcher, policies)
+  await mergeQueued(dispatcher, policies)
+  await sweepWorktrees(dispatcher)
 }
 
 function onInterrupt(dispatcher: Dispatcher): { readonly signal: AbortSignal; readonly end: () => void } {

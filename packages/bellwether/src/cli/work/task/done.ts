@@ -4,8 +4,8 @@ import type { Command } from 'commander'
 import { finishChecked } from '../../../board/dispatch/finish.js'
 import type { Spawner } from '../../../board/ports.js'
 import { plain } from '../../../client/sanitize.js'
-import { openDispatcher } from '../../../runtime/parts/board.js'
-import { openEvidence } from '../../../runtime/parts/evidence.js'
+import { openDispatcher } from '../../../runtime/parts/board/board.js'
+import { openEvidence } from '../../../runtime/parts/board/evidence.js'
 import { collect } from '../../shared/options.js'
 import { print as printResult } from '../../shared/output.js'
 import { changed } from './edit.js'
@@ -18,7 +18,7 @@ export function doneCommand(task: Command): void {
     .option('--note <text>', 'a note for the log')
     .option('--unchecked', 'skip all checks')
     .action(async (id: string, flags: CommonFlags & { file?: string[]; note?: string; unchecked?: boolean }) => {
-      const server = boardServer(flags)
+      const server = await boardServer(flags)
       if (server !== undefined) {
         const { fields } = await changed(server, id, {
           action: 'done',
@@ -44,9 +44,11 @@ export function doneCommand(task: Command): void {
     })
 }
 
-/** `task done` never spawns a turn. */
-const noSpawner: Spawner = {
+/** For commands that never spawn a turn. */
+export const noSpawner: Spawner = {
   missingAgents: async () => [],
+  hasAgents: async () => true,
+  workspaceOf: async () => ({}),
   kernel: async () => null,
   spawn: () => Promise.reject(new Error('this command does not spawn turns')),
   status: async () => ({ status: 'unknown' }),

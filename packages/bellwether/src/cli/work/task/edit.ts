@@ -1,9 +1,17 @@
 /** The commands of `bellwether task` that change a task or the board. */
 import { defined } from '@bellwether/base'
-import { InvalidInput, type TaskAction } from '@bellwether/protocol'
+import {
+  InvalidInput,
+  mergeModes,
+  workspaceKinds,
+  type MergeMode,
+  type TaskAction,
+  type WorkspaceKind,
+} from '@bellwether/protocol'
 import { newTask, taskChange } from '@bellwether/protocol/task-input'
 import type { BodyFor } from '@bellwether/protocol/http'
-import { InvalidArgumentError, type Command } from 'commander'
+import { InvalidArgumentError, Option, type Command } from 'commander'
+import { mustKnowChecks } from '../../../board/policies/acceptance.js'
 import { checked } from '../../../board/tasks/input.js'
 import { addTask, blockTask, changeTask, claimTask, retryTask } from '../../../board/tasks/task-commands.js'
 import {
@@ -20,6 +28,7 @@ import {
   type OperatorInput,
   type OperatorPorts,
 } from '../../../board/tasks/operator-commands.js'
+import { sendBack } from '../../../board/tasks/merge-commands.js'
 import type { TaskEvent } from '../../../board/log/task.js'
 import type { TaskView } from '../../../board/tasks/task-view.js'
 import type { Client } from '../../../client/client.js'
@@ -40,9 +49,13 @@ interface FieldFlags extends CommonFlags {
   readonly role?: string
   readonly agent?: string
   readonly capability?: string[] | false
+  readonly check?: string[] | false
   readonly verify?: string[] | false
   readonly review?: boolean
   readonly approval?: boolean
+  readonly workspace?: string
+  readonly base?: string
+  readonly merge?: string
 }
 
 const instructionMaxBytes = 100_000
@@ -50,17 +63,21 @@ const instructionMaxBytes = 100_000
 /** The options for the fields of a task, which `add` sets and `edit` changes. */
 function withFields(command: Command): Command {
   return command
-    .option('--instruction <text>', 'what to do')
-    .option('--file <file>', 'read the instruction from a file; - for stdin')
+    .option('-i, --instruction <text>', 'what to do')
+    .option('-F, --file <file>', 'read the instruction from a file; - for stdin')
     .option('--priority <n>', 'higher runs first', anyNumber)
     .option('--impact <n>', 'breaks ties between equal priorities', anyNumber)
     .option('--after <id>', 'start only after this task is done; may be repeated', collect)
     .option('--role <name>', 'the role that runs it and whose evidence rules apply')
-    .option('--agent <name>', 'the first agent to run it')
+    .option('-a, --agent <name>', 'the first agent to run it')
     .option('--capability <name>', 'what its agent must be able to do; may be repeated', collect)
+    .option('--check <name>', 'a check of the acceptance policy that must pass; may be repeated', collect)
     .option('--verify <command>', 'a command that must pass; may be repeated', collect)
     .option('--review', 'a person reviews it after acceptance')
     .option('--approval', 'a person must approve it before dispatch')
+    .addOption(new Option('--workspace <kind>', 'where its runs work').choices(workspaceKinds))
+    .option('--base <branch>', 'the branch that its worktree is made from and merged into')
+    .addOption(new Option('--merge <mode>', 'what happens to the change in its worktree').choices(mergeModes))
 }
 
 async function fieldsOf(flags: FieldFlags) {
@@ -74,9 +91,13 @@ async function fieldsOf(flags: FieldFlags) {
     role: flags.role,
     agent: flags.agent,
     capabilities: list(flags.capability),
+    checks: list(flags.check),
     verify: list(flags.verify),
     review: flags.review,
     requiresApproval: flags.approval,
+    workspace: flags.workspace as WorkspaceKind | undefined,
+    base: flags.base,
+    merge: flags.merge as MergeMode | undefined,
   })
 }
 
@@ -86,12 +107,13 @@ export function addCommand(task: Command): void {
     .option('--id <id>', 'id of the task (default: the next T-…)')
     .action(async (title: string, flags: FieldFlags & { readonly id?: string }) => {
       const input = { ...(await fieldsOf(flags)), title, ...defined({ taskId: flags.id }) }
-      const server = boardServer(flags)
+      const server = await boardServer(flags)
       if (server !== undefined) {
         const made = await server.ask('POST /board/tasks', { body: input })
         return printResult(flags, { taskId: made.taskId, status: made.status }, () => `added ${plain(made.taskId)}`)
       }
-      return onRoot(flags, 'create', async ({ operator }) => {
+      return onRoot(flags, 'create', async ({ operator, policies }) => {
+        if (input.checks !== undefined) mustKnowChecks((await policies()).acceptance, input.checks)
         const taskId = await addTask(operator, checked(newTask, input, 'task'), whoAmI(flags))
         printResult(flags, { taskId, status: 'pending' }, () => `added ${taskId}`)
       })
@@ -104,20 +126,27 @@ export function editCommand(task: Command): void {
     .option('--title <text>', 'the new title')
     .option('--no-after', 'remove all dependencies')
     .option('--no-capability', 'remove all capabilities')
+    .option('--no-check', 'remove all checks')
     .option('--no-verify', 'remove all verify commands')
     .option('--no-review', 'no person reviews it')
     .option('--no-approval', 'no person must approve it')
     .action(async (id: string, flags: FieldFlags) => {
       const change = await fieldsOf(flags)
       const names = Object.keys(change)
+      if (names.length === 0)
+        throw new InvalidInput(`Nothing to change in ${id}: no option names a field`, {
+          code: 'empty_change',
+          hint: `for example: bellwether task edit ${id} --title "…"; bellwether task edit --help lists the options`,
+        })
       const show = () =>
         printResult(flags, { taskId: id, changed: names }, () => plain(`${id}: changed ${names.join(', ')}`))
-      const server = boardServer(flags)
+      const server = await boardServer(flags)
       if (server !== undefined) {
         await changed(server, id, change)
         return show()
       }
-      return onRoot(flags, 'write', async ({ operator }) => {
+      return onRoot(flags, 'write', async ({ operator, policies }) => {
+        if (change.checks !== undefined) mustKnowChecks((await policies()).acceptance, change.checks)
         await changeTask(operator, id, checked(taskChange, change, 'change'), whoAmI(flags))
         show()
       })
@@ -163,11 +192,12 @@ const moves: readonly (readonly [name: string, description: string, past: string
   ],
   ['freeze', 'prevent a task from being dispatched', 'is frozen', freeze],
   ['unfreeze', 'allow a frozen task to be dispatched', 'is not frozen any more', unfreeze],
-  ['release', 'let a task continue that is held because of a damaged line of the log', 'is released', release],
+  ['release', 'release a task that is held because of a damaged line of the log', 'is released', release],
   ['approve', 'approve a task that needs approval', 'is approved', approve],
   ['reject', 'reject a task that needs approval: it fails', 'is rejected', reject],
   ['require-approval', 'require approval before a task is dispatched', 'needs approval', requireApproval],
   ['abort', 'end a task as failed and stop its turn', 'is aborted', abort],
+  ['send-back', 'send a change that waits for a merge back to its agent, who continues it', 'is sent back', sendBack],
 ]
 
 /** The commands for one task with an optional reason. */
@@ -175,12 +205,12 @@ export function moveCommands(task: Command): void {
   for (const [name, description, past, move] of moves) {
     withCommon(task.command(`${name} <id>`))
       .description(description)
-      .option('--reason <text>', 'why, for the log')
+      .option('-r, --reason <text>', 'the reason, for the log')
       .action(async (id: string, flags: ReasonFlags) => {
         const why = defined({ reason: flags.reason })
         const show = ({ status, reason }: Pick<TaskView, 'status' | 'reason'>) =>
           printResult(flags, { taskId: id, status, reason }, () => plain(`${id} ${past} (${status})`))
-        const server = boardServer(flags)
+        const server = await boardServer(flags)
         if (server !== undefined)
           return show(await changed(server, id, { action: name.replace('-', '_') as TaskAction, ...why }))
         return onRoot(flags, 'write', async (opened) => {
@@ -194,14 +224,14 @@ export function moveCommands(task: Command): void {
 export function retryCommand(task: Command): void {
   withCommon(task.command('retry <id>'))
     .description('let agents retry a blocked or failed task from the first attempt')
-    .option('--agent <name>', 'the agent to retry with')
+    .option('-a, --agent <name>', 'the agent to retry with')
     .option('--fresh-budget', 'ignore earlier usage')
-    .option('--reason <text>', 'why, for the log')
+    .option('-r, --reason <text>', 'the reason, which the next run gets')
     .action(async (id: string, flags: ReasonFlags & { agent?: string; freshBudget?: boolean }) => {
       const input = defined({ reason: flags.reason, agent: flags.agent, freshBudget: flags.freshBudget })
       const print = ({ status, reason }: Pick<TaskView, 'status' | 'reason'>) =>
         printResult(flags, { taskId: id, status, reason }, () => plain(`${id} will be retried: ${reason ?? ''}`))
-      const server = boardServer(flags)
+      const server = await boardServer(flags)
       if (server !== undefined) return print(await changed(server, id, { action: 'retry', ...input }))
       return onRoot(flags, 'write', async ({ operator, settings, board }) => {
         await retryTask({ ...operator, firstAgent: settings.first_agent }, id, { by: whoAmI(flags), ...input })
@@ -218,11 +248,11 @@ export function boardCommands(task: Command): void {
   for (const [name, description, act, words] of verbs) {
     withCommon(task.command(name))
       .description(description)
-      .option('--reason <text>', 'why, for the log')
+      .option('-r, --reason <text>', 'the reason, for the log')
       .action(async (flags: ReasonFlags) => {
         const paused = name === 'pause'
         const reason = defined({ reason: flags.reason })
-        const server = boardServer(flags)
+        const server = await boardServer(flags)
         if (server !== undefined) {
           await server.ask('POST /board/control', { body: { paused, ...reason } })
           return printResult(flags, { paused }, () => words)

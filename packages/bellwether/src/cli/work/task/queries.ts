@@ -1,33 +1,30 @@
-/** `task list`, `task show`, `task watch`, `task synthesize`: read the board without changing it. */
-import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { errorMessage, systemClock, systemRandom } from '@bellwether/base'
-import { InvalidInput, moneySpent, tokensSpent } from '@bellwether/protocol'
-import type { BoardTaskDetail, EventOf, ResponseOf } from '@bellwether/protocol/http'
+/** `task list` and `task show`: read the board without changing it. */
+import { systemClock } from '@bellwether/base'
+import { InvalidInput } from '@bellwether/protocol'
+import type { ResponseOf, TaskLine } from '@bellwether/protocol/http'
 import { Option, type Command } from 'commander'
-import { openFeed } from '../../../board/log/feed.js'
 import { defaultBudget, type BudgetPolicy } from '../../../board/policies/budget.js'
 import { defaultRecovery } from '../../../board/policies/recovery.js'
 import type { ReadyRules } from '../../../board/tasks/ready.js'
 import { taskBudget } from '../../../board/tasks/task-budget.js'
-import { listTasks, taskView, type TaskPage, type TaskView } from '../../../board/tasks/task-view.js'
-import { markdownReport } from '../../../board/tasks/markdown-report.js'
-import { taskStatuses, type TaskEvent, type TaskHistory, type TaskStatus } from '../../../board/log/task.js'
-import { retryCall } from '../../../ports/retry.js'
-import type { Client } from '../../../client/client.js'
-import { block, plain } from '../../../client/sanitize.js'
-import { printLine, printOutage, print as printResult } from '../../shared/output.js'
-import { untilInterrupted } from '../../shared/interrupt.js'
-import { wholeUpTo } from '../../shared/options.js'
-import { facts, table } from '../../shared/terminal.js'
+import { listTasks, taskView, type TaskPage } from '../../../board/tasks/task-view.js'
+import { taskStatuses, type TaskStatus } from '../../../board/log/task.js'
+import { print as printResult, printList, type JsonFlags } from '../../shared/output.js'
+import { sinceOption, untilOption } from '../../shared/instants.js'
+import { jsonLines, wholeUpTo } from '../../shared/options.js'
+import { table } from '../../shared/terminal.js'
 import { boardServer, onRoot, withCommon, type CommonFlags, type Opened } from './root.js'
+import { taskText, type History, type ShownTask } from './task-text.js'
+
+// The largest page of a server.
+const pageMax = 1_000
 
 interface ReadRules extends ReadyRules {
   readonly budget: BudgetPolicy
 }
 
 /** A mistake in a policy file does not prevent reading; `onRoot` has printed a warning. */
-async function rulesOf({ policies, settings }: Opened): Promise<ReadRules> {
+export async function rulesOf({ policies, settings }: Opened): Promise<ReadRules> {
   try {
     const { recovery, runtime, budget } = await policies()
     return { firstAgent: settings.first_agent, recovery, agents: runtime.agents, budget }
@@ -40,16 +37,23 @@ async function rulesOf({ policies, settings }: Opened): Promise<ReadRules> {
 export function listCommand(task: Command): void {
   withCommon(task.command('list'))
     .description('list the tasks, most urgent first')
-    .addOption(new Option('--status <status>', 'only tasks with this status').choices(taskStatuses))
+    .addOption(new Option('-s, --status <status>', 'only tasks with this status').choices(taskStatuses))
     .option('--all', 'include done tasks')
-    .option('--limit <n>', 'how many tasks at most', wholeNumber, 50)
-    .action(async (flags: CommonFlags & { status?: TaskStatus; all?: boolean; limit: number }) => {
-      const { status, limit } = flags
+    .option('-n, --limit <n>', 'the maximum number of tasks', wholeUpTo(pageMax, 1), 50)
+    .addOption(sinceOption('tasks that changed'))
+    .addOption(untilOption('tasks that changed'))
+    .addOption(jsonLines())
+    .action(async (flags: ListFlags) => {
+      const { status } = flags
+      const limit = flags.since === undefined && flags.until === undefined ? flags.limit : pageMax
       const done = flags.all === true || status === 'done'
-      const print = (page: TaskPage) => printResult(flags, page, () => listText(page))
-      const server = boardServer(flags)
+      const print = (page: TaskPage) => {
+        const found = changedWithin(page, flags)
+        printList(flags, found, found.tasks, () => listText(found))
+      }
+      const server = await boardServer(flags)
       if (server !== undefined) {
-        const query = { status, done, limit: Math.max(1, Math.min(limit, pageMax)) }
+        const query = { status, done, limit }
         return print(await server.ask('GET /board/tasks', { query }))
       }
       return onRoot(flags, 'read', async (opened) => {
@@ -59,32 +63,80 @@ export function listCommand(task: Command): void {
     })
 }
 
-// The largest page of a server.
-const pageMax = 1_000
+interface ListFlags extends CommonFlags {
+  readonly status?: TaskStatus
+  readonly all?: boolean
+  readonly limit: number
+  readonly since?: number
+  readonly until?: number
+  readonly jsonl?: boolean
+}
+
+/** Among the most urgent tasks, as many as a page has. */
+function changedWithin(page: TaskPage, { since = -Infinity, until = Infinity, limit }: ListFlags): TaskPage {
+  if (since === -Infinity && until === Infinity) return page
+  const tasks = page.tasks.filter(({ updatedAt }) => Date.parse(updatedAt) >= since && Date.parse(updatedAt) <= until)
+  return { tasks: tasks.slice(0, limit), total: tasks.length, cursor: null }
+}
 
 function listText(page: TaskPage): string {
   if (page.tasks.length === 0) return 'no tasks'
-  const rows = page.tasks.map((one) => [
-    one.taskId,
-    one.status,
-    String(one.priority),
-    one.assignee ?? '–',
-    one.title,
-    one.waitsFor ?? (one.status === 'done' ? '–' : 'ready'),
+  const rows = page.tasks.map((task) => [
+    task.taskId,
+    task.status,
+    String(task.priority),
+    task.assignee ?? '–',
+    task.title,
+    waitText(task),
   ])
   const more = page.total > page.tasks.length ? `\n… and ${page.total - page.tasks.length} more (--limit)` : ''
   return `${table(['TASK', 'STATUS', 'PRIO', 'WHO', 'TITLE', 'WAITS FOR'], rows, process.stdout.columns, [0])}${more}`
 }
 
+/** A task that needs a person says why, in the words of its last run. */
+function waitText({ status, waitsFor, problem, nextStep }: TaskLine): string {
+  if (waitsFor === null) return status === 'done' ? '–' : 'ready'
+  return problem !== null && status === 'blocked' && nextStep.what === 'person'
+    ? `it needs a person: ${problem}`
+    : waitsFor
+}
+
+export function checksCommand(task: Command): void {
+  withCommon(task.command('checks'))
+    .description('list the checks that tasks can select with --check')
+    .addOption(jsonLines())
+    .action(async (flags: CommonFlags & JsonFlags) => {
+      const print = (checks: ResponseOf<'GET /board/checks'>['checks']) =>
+        printList(flags, { checks }, checks, () =>
+          checks.length === 0
+            ? 'no checks: "checks" of config/acceptance-policy.json defines them'
+            : table(
+                ['CHECK', 'DESCRIPTION'],
+                checks.map((check) => [check.name, check.description ?? '–']),
+                process.stdout.columns,
+              ),
+        )
+      const server = await boardServer(flags)
+      if (server !== undefined) return print((await server.ask('GET /board/checks')).checks)
+      return onRoot(flags, 'read', async ({ policies }) => {
+        const { checks } = (await policies()).acceptance
+        print(Object.entries(checks).map(([name, { description = null }]) => ({ name, description })))
+      })
+    })
+}
+
 export function showCommand(task: Command): void {
   withCommon(task.command('show <id>'))
-    .description('show one task: what it waits for, its runs, its history, and what it has spent of its budget')
+    .description('show one task: why its last run was not accepted, what happens next, its runs, history and budget')
     .option('--events <n>', 'how many of its newest events to show, at most 1000', wholeUpTo(pageMax), 20)
-    .action(async (id: string, flags: CommonFlags & { events: number }) => {
-      const print = (view: ShownTask, history: History) =>
-        printResult(flags, { ...view, history }, () => taskText(view, history))
+    .option('--diff', 'show the whole diff of the last run, as far as it is stored')
+    .action(async (id: string, flags: CommonFlags & { events: number; diff?: boolean }) => {
+      const print = (view: ShownTask, history: History, root?: string) =>
+        printResult(flags, { ...view, history }, () =>
+          taskText(view, history, { wholeDiff: flags.diff === true, root }),
+        )
       const limit = Math.max(1, flags.events)
-      const server = boardServer(flags)
+      const server = await boardServer(flags)
       if (server !== undefined) {
         const params = { task: id }
         const view = await server.ask('GET /board/tasks/:task', { params })
@@ -95,153 +147,7 @@ export function showCommand(task: Command): void {
         const { state } = opened.board
         const view = taskView(state, id, systemClock.wallMs(), rules)
         const budget = taskBudget(state.tasks.get(view.taskId)!, rules.budget)
-        print({ ...view, budget }, await opened.board.history(id, limit))
-      })
-    })
-}
-
-type ShownTask = (TaskView & Pick<BoardTaskDetail, 'budget'>) | BoardTaskDetail
-type History = TaskHistory | ResponseOf<'GET /board/tasks/:task/history'>
-
-function taskText(view: ShownTask, { createdBy, events, left }: History): string {
-  const details = facts([
-    ['status', `${view.status}${view.reason === null ? '' : ` (${view.reason})`}`],
-    ['waits for', view.waitsFor ?? (view.status === 'done' ? '– (done)' : '– (ready)')],
-    ...problemOf(view),
-    ['assignee', view.assignee ?? '–'],
-    ['priority', `${view.priority}, impact ${view.impact}`],
-    ['depends on', view.dependencies.join(', ') || '–'],
-    ['spent', moneySpent(view)],
-    ['tokens', view.budget === null ? '–' : tokensSpent(view.budget)],
-    ['created', `${view.createdAt}${createdBy === null ? '' : ` by ${createdBy}`}`],
-    ['changed', view.updatedAt],
-  ])
-  const { instruction } = view.fields
-  const text = typeof instruction === 'string' ? `\n\n${block(instruction)}` : ''
-  const runs = view.runs.map((run) => [
-    run.startedAt,
-    run.agent,
-    run.outcome ?? 'open',
-    run.reasonCode ?? '',
-    run.tokenUsage === undefined ? '' : `${run.tokenUsage} tokens`,
-    run.elapsedMs === undefined ? '' : `${run.elapsedMs} ms`,
-  ])
-  const headings = ['STARTED', 'AGENT', 'OUTCOME', 'REASON', 'TOKENS', 'TIME']
-  const runTable = runs.length === 0 ? '' : `\n\n${table(headings, runs, process.stdout.columns)}`
-  const lines = events.map((event) => [
-    event.at.slice(0, 19).replace('T', ' '),
-    event.actor,
-    event.type,
-    aboutOf(event),
-  ])
-  const older = left === 0 ? '' : `\n… and ${left} older events (--events)`
-  const history =
-    lines.length === 0 ? '' : `\n\n${table(['AT', 'BY', 'EVENT', 'ABOUT'], lines, process.stdout.columns)}${older}`
-  return `${plain(view.taskId)}  ${plain(view.title)}\n${details}${text}${runTable}${history}`
-}
-
-/** Why the board did not accept the last run. */
-function problemOf({ status, fields: { spawn } }: ShownTask): [string, string][] {
-  const error = typeof spawn === 'object' && spawn !== null && 'error' in spawn ? spawn.error : null
-  return status !== 'done' && typeof error === 'string' ? [['problem', error]] : []
-}
-
-export function watchCommand(task: Command): void {
-  withCommon(task.command('watch'))
-    .description('follow the events of the board; with --json one JSON object per line')
-    .option('--since <cursor>', 'start after this cursor (0: from the beginning; default: now)', wholeNumber)
-    .option('--once', 'print the existing events and exit')
-    .action(async (flags: CommonFlags & { since?: number; once?: boolean }) => {
-      const server = boardServer(flags)
-      if (server !== undefined) return watchServer(server, flags)
-      const stop = new AbortController()
-      for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => stop.abort())
-      // The reader closed the pipe.
-      process.stdout.on('error', () => stop.abort())
-      return onRoot(flags, 'read', async ({ board, disk }) => {
-        const feed = await openFeed(join(board.root, 'state', 'tasks.jsonl'), disk)
-        try {
-          let cursor: number | null = flags.since ?? (flags.once === true ? 0 : null)
-          while (!stop.signal.aborted) {
-            const page = await feed.since(cursor)
-            if (page.reset) process.stderr.write('the log was replaced; showing it from the start:\n')
-            const first = page.cursor - page.events.length
-            page.events.forEach((event, at) => printEvent(flags, event, first + at + 1))
-            cursor = page.cursor
-            if (page.more) continue
-            if (flags.once === true) break
-            await systemClock.sleep(pollMs, stop.signal)
-          }
-        } finally {
-          await feed.close()
-        }
-      })
-    })
-}
-
-async function watchServer(server: Client, flags: CommonFlags & { since?: number; once?: boolean }): Promise<void> {
-  if (flags.once === true)
-    throw new InvalidInput('--once and --server cannot be combined: a server keeps sending events.', {
-      code: 'contradicting_options',
-      hint: 'Omit --once, or use local files.',
-    })
-  await untilInterrupted(async (signal) => {
-    const after = flags.since === undefined ? undefined : String(flags.since)
-    for await (const { id, event, data } of server.follow('GET /board/events', {
-      signal,
-      after,
-      onOutage: printOutage,
-    })) {
-      if (event === 'reset') process.stderr.write('the log was replaced; showing it from the start:\n')
-      else if ('eventId' in data) printEvent(flags, data, Number(id ?? 0))
-    }
-  })
-}
-
-// Fast enough for a person; each poll costs one stat of the log.
-const pollMs = 250
-
-function printEvent(flags: CommonFlags, event: TaskEvent | EventOf<'GET /board/events', '*'>, cursor: number): void {
-  if (flags.json === true) return printLine({ cursor, ...event })
-  const about = aboutOf(event)
-  const words = [event.at.slice(0, 19).replace('T', ' '), event.messageType.padEnd(9), event.taskId, event.type]
-  process.stdout.write(`${plain(`${words.join('  ')} by ${event.actor}${about === '' ? '' : `: ${about}`}`)}\n`)
-}
-
-function aboutOf({ type, payload }: Pick<TaskEvent, 'type' | 'payload'> | EventOf<'GET /board/events', '*'>): string {
-  const word = [payload['reason'], payload['title']].find((value) => typeof value === 'string')
-  // A note without a text is described by its keys.
-  return word ?? (type === 'task_noted' || type === 'board_control' ? Object.keys(payload).join(', ') : '')
-}
-
-export function synthesizeCommand(task: Command): void {
-  withCommon(task.command('synthesize'))
-    .description('write a Markdown report of the board')
-    .option('--out <file>', 'write the report to this file instead of stdout')
-    .action(async (flags: CommonFlags & { out?: string }) => {
-      if (boardServer(flags) !== undefined)
-        throw new InvalidInput('synthesize reads local files and cannot be combined with --server.', {
-          code: 'contradicting_options',
-          hint: 'Omit --server.',
-        })
-      await onRoot(flags, 'read', async (opened) => {
-        const rules = await rulesOf(opened)
-        const { out } = flags
-        const synthesize = async (signal: AbortSignal) => {
-          const report = markdownReport(opened.board.state, systemClock.wallMs(), rules)
-          if (out !== undefined) await writeFile(out, report.markdown, { signal })
-          return report
-        }
-        const call = { kind: 'synthesis', name: 'writing the report' } as const
-        const ports = { clock: systemClock, random: systemRandom }
-        const { markdown, summary } = await retryCall(opened.calls, call, synthesize, ports).catch((error: unknown) => {
-          throw new InvalidInput(
-            `Cannot write the report${out === undefined ? '' : ` to ${out}`}: ${errorMessage(error)}.`,
-            { code: 'no_report' },
-          )
-        })
-        if (out !== undefined) return printResult(flags, { ...summary, out }, () => `written: ${out}`)
-        printResult(flags, { ...summary, markdown }, () => markdown)
+        print({ ...view, budget }, await opened.board.history(id, limit), opened.board.root)
       })
     })
 }

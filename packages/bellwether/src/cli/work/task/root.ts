@@ -11,10 +11,8 @@ import type { Client } from '../../../client/client.js'
 import { explainDisk } from '../../../board/log/root.js'
 import type { OperatorPorts } from '../../../board/tasks/operator-commands.js'
 import { systemDisk } from '../../../ports/disk/disk.js'
-import { openTaskRoot, type OpenRoot } from '../../../runtime/parts/task-root.js'
+import { openTaskRoot, type OpenRoot } from '../../../runtime/parts/board/task-root.js'
 import { loadSettings } from '../../../settings/load.js'
-import type { Settings } from '../../../settings/schema.js'
-import { openClient } from '../../shared/client.js'
 import { plain } from '../../../client/sanitize.js'
 
 export interface CommonFlags {
@@ -31,11 +29,11 @@ export function withCommon(command: Command): Command {
     .option('--server <url>', 'use the board of a running server instead of local files')
     .option('--key <key>', 'with --server: an API key (default: $BELLWETHER_KEY, else the key that `up` stored here)')
     .option('--as <name>', 'your name in the log (default: your user name; with --server the name of the key)')
-    .option('--json', 'print one JSON object on stdout')
+    .option('--json', 'print one JSON object')
 }
 
-/** The server of --server; undefined: the command uses local files. */
-export function boardServer(flags: CommonFlags): Client | undefined {
+/** The server of --server; undefined: the command uses local files and does not load the client. */
+export async function boardServer(flags: CommonFlags): Promise<Client | undefined> {
   const { server, key, root, as } = flags
   if (server === undefined) return undefined
   if (root !== undefined || as !== undefined) {
@@ -44,6 +42,7 @@ export function boardServer(flags: CommonFlags): Client | undefined {
       hint: 'A server has its own task root and uses the name of the key.',
     })
   }
+  const { openClient } = await import('../../shared/client.js')
   return openClient({ server, ...defined({ key }) })
 }
 
@@ -51,14 +50,9 @@ export function whoAmI(flags: CommonFlags): string {
   return flags.as ?? userInfo().username
 }
 
-interface RootSettings {
-  readonly root: string
-  readonly settings: Settings['board']
-}
-
-export function rootSettings(flags: CommonFlags): RootSettings {
-  const { board } = loadSettings({ folder: process.cwd(), env: environment() })
-  return { root: resolve(flags.root ?? board.root ?? '.'), settings: board }
+export function rootSettings(flags: CommonFlags) {
+  const settings = loadSettings({ folder: process.cwd(), env: environment() })
+  return { root: resolve(flags.root ?? settings.board.root ?? '.'), settings: settings.board, notify: settings.notify }
 }
 
 // One line on a terminal.
@@ -88,10 +82,10 @@ export async function onRoot<T>(
   use: 'read' | 'write' | 'create',
   work: (opened: Opened) => Promise<T>,
 ): Promise<T> {
-  const { root, settings } = rootSettings(flags)
+  const { root, settings, notify } = rootSettings(flags)
   if (use !== 'create') await checkTasks(root)
   const owner = `task:${whoAmI(flags)}`
-  const opened = await openTaskRoot({ root, owner, settings, log: commandLog, readOnly: use === 'read' })
+  const opened = await openTaskRoot({ root, owner, settings, notify, log: commandLog, readOnly: use === 'read' })
   try {
     return await work({ ...opened, operator: { board: opened.board, nowMs: () => systemClock.wallMs() } })
   } finally {

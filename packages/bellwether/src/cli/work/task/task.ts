@@ -11,18 +11,20 @@ const definitions: readonly { readonly verbs: readonly string[]; readonly load: 
   { verbs: ['add'], load: async () => (await import('./edit.js')).addCommand },
   { verbs: ['list'], load: async () => (await import('./queries.js')).listCommand },
   { verbs: ['show'], load: async () => (await import('./queries.js')).showCommand },
+  { verbs: ['checks'], load: async () => (await import('./queries.js')).checksCommand },
   { verbs: ['edit'], load: async () => (await import('./edit.js')).editCommand },
   {
-    verbs: 'claim block escalate freeze unfreeze release approve reject require-approval abort'.split(' '),
+    verbs: 'claim block escalate freeze unfreeze release approve reject require-approval abort send-back'.split(' '),
     load: async () => (await import('./edit.js')).moveCommands,
   },
   { verbs: ['done'], load: async () => (await import('./done.js')).doneCommand },
+  { verbs: ['merge', 'keep'], load: async () => (await import('./merge.js')).mergeCommands },
   { verbs: ['retry'], load: async () => (await import('./edit.js')).retryCommand },
   { verbs: ['pause', 'resume'], load: async () => (await import('./edit.js')).boardCommands },
   { verbs: ['dispatch'], load: async () => (await import('./dispatch.js')).dispatchCommand },
   { verbs: ['autopilot'], load: async () => (await import('./autopilot.js')).autopilotCommand },
-  { verbs: ['watch'], load: async () => (await import('./queries.js')).watchCommand },
-  { verbs: ['synthesize'], load: async () => (await import('./queries.js')).synthesizeCommand },
+  { verbs: ['watch'], load: async () => (await import('./watch.js')).watchCommand },
+  { verbs: ['synthesize'], load: async () => (await import('./synthesize.js')).synthesizeCommand },
 ]
 
 /** Loads what defines `verb`. Without a verb, or with an unknown one, everything, for the help page and the suggestion. */

@@ -3,7 +3,8 @@
 -- second caller finds a duplicate. It locks heads first (enqueue), then the batch. If the batch was closed in between,
 -- everything is rolled back, so that no child starts for a parent that has ended (hazard 17).
 
--- Returns the leases, and one row for each task that could not be enqueued: 'put_off' or 'failed', with the reason.
+-- Returns the leases, as a brief enqueue does, and one row for each task that could not be enqueued: 'put_off' or
+-- 'failed', with the reason.
 create or replace function state.dispatch_tasks(p_batch_id text, p_positions int[], p_retry_seconds double precision,
   p_max_tries int)
 returns setof state.verdict language plpgsql as $$
@@ -17,8 +18,6 @@ declare
   v_turns state.new_turn[];
   v_verdicts state.verdict[];
 begin
-  -- No wait for the disk: the PMO enqueues lost tasks again, and the claim of a child does wait for the disk.
-  perform set_config('synchronous_commit', 'off', true);
   select * into v_batch from state.batches b where b.batch_id = p_batch_id;
   if v_batch.status is distinct from 'open' then return; end if;
 
@@ -47,7 +46,8 @@ begin
       and t.status = 'waiting') t
   where t.reason is not null;
 
-  -- New agents and clones. A clone has the profile, target and deadline of its source, and a copy of its memory.
+  -- New agents and clones. A clone has the profile, target and deadline of its source, and a copy of its box, which it
+  -- reads: that is what the caller asked for (T9.3).
   if exists (select from state.batch_tasks t where t.batch_id = p_batch_id and t.position = any (p_positions)
     and t.target_strategy <> 'reuse') then
     with born as materialized (
@@ -65,9 +65,10 @@ begin
         and t.target_strategy in ('new', 'clone')
         and t.position <> all (coalesce(v_bad_positions, '{}'))
     ), listed as (
-      insert into resource.project_agents (project_id, agent_id, profile_id, worker_target, metadata)
+      insert into resource.project_agents (project_id, agent_id, profile_id, worker_target, metadata, memory)
       select v_batch.project_id, agent_id, profile_id, worker_target, jsonb_build_object('batch_id', p_batch_id,
-        'position', position) from born order by agent_id
+        'position', position), case target_strategy when 'clone' then 'box'
+          else state.profile_memory(v_batch.project_id, profile_id) end from born order by agent_id
       on conflict do nothing
       returning agent_id
     ), heads as (
@@ -91,33 +92,33 @@ begin
   v_turns := array(
     select row(t.inbox_id, t.agent_turn_id, v_batch.project_id,
       case when t.target_strategy = 'reuse' then t.target_ref else t.agent_id end, v_batch.channel_id, null,
-        v_batch.recursion_depth, coalesce(v_batch.traceparent, '00-' || replace(t.agent_turn_id, '-', '') || '-'
-          || right(replace(t.agent_turn_id, '-', ''), 16) || '-01'),
+        v_batch.recursion_depth, v_batch.traceparent,
       v_batch.parent_step_id, v_batch.parent_agent_id, v_batch.parent_agent_turn_id, v_batch.parent_step_id,
       jsonb_strip_nulls(jsonb_build_object('batch_id', p_batch_id, 'position', t.position, 'target_ref', t.target_ref,
         'context_box_id', t.context_box_id, 'budget_id', t.budget_id)), null, t.context_box_id, null)::state.new_turn
     from state.batch_tasks t where t.batch_id = p_batch_id and t.position = any (p_positions) and t.status = 'waiting'
       and t.position <> all (coalesce(v_bad_positions, '{}')) order by t.position);
-  v_verdicts := array(select v from state.enqueue(v_turns) v);
+  v_verdicts := array(select v from state.enqueue(v_turns, true) v);
 
   perform from state.batches b where b.batch_id = p_batch_id and b.status = 'open' for no key update;
   if not found then
-    raise exception 'batch % was closed during the dispatch', p_batch_id using errcode = 'BW005';
+    raise exception 'batch % was closed during the dispatch', p_batch_id using errcode = 'BW006';
   end if;
 
-  if exists (select from unnest(v_verdicts) v where v.what not in ('enqueued', 'leased', 'duplicate')) then
+  if exists (select from unnest(v_verdicts) v
+    where v.what not in ('all_leased', 'enqueued', 'leased', 'duplicate')) then
     select v_bad_positions || array_agg(t.position), v_bad_reasons || array_agg(v.what) into v_bad_positions,
       v_bad_reasons
     from unnest(v_verdicts) v join state.batch_tasks t on t.batch_id = p_batch_id and t.position = any (p_positions)
       and t.inbox_id = v.inbox_id
-    where v.what not in ('enqueued', 'leased', 'duplicate');
+    where v.what not in ('all_leased', 'enqueued', 'leased', 'duplicate');
   end if;
   -- All tasks that still wait and could be enqueued. A task never returns to waiting, so all of them were among the
   -- turns above.
   update state.batch_tasks t set status = 'dispatched', tries = t.tries + 1, error = null, next_try_at = null
   where t.batch_id = p_batch_id and t.position = any (p_positions) and t.status = 'waiting'
     and t.position <> all (coalesce(v_bad_positions, '{}'));
-  return query select * from unnest(v_verdicts) v where v.what = 'leased';
+  return query select * from unnest(v_verdicts) v where v.what in ('all_leased', 'leased');
 
   if v_bad_positions is not null then
     return query select * from state.put_off_tasks(p_batch_id, v_bad_positions, v_bad_reasons, p_retry_seconds,

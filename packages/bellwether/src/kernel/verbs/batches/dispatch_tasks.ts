@@ -5,7 +5,7 @@
 import type { Queryable } from '../../../ports/database/database.js'
 import { callWith, type Verdict } from '../../verdict.js'
 
-export type DispatchVerdict = Verdict<'leased' | 'put_off' | 'failed'>
+export type DispatchVerdict = Verdict<'all_leased' | 'leased' | 'put_off' | 'failed'>
 
 // Keeps one call near 50 ms; the first children run while later ones are still being enqueued.
 const chunkMax = 250
@@ -50,7 +50,7 @@ async function dispatchChunk(db: Queryable, batchId: string, positions: readonly
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? error.code : undefined
     // The batch was closed in between.
-    if (code === 'BW005') return []
+    if (code === 'BW006') return []
     // A lost connection is retried by the caller; an SQL error is caused by one task, and only that task is put off.
     if (typeof code !== 'string' || !/^[0-9A-Z]{5}$/.test(code)) throw error
     if (positions.length === 1) {

@@ -26,7 +26,8 @@ begin
   from json_to_record(p_fork) as x (batches json, tasks json, boxes json, packing boolean);
   v_project_id := v_batches -> 0 ->> 'project_id';
   with items as (
-    select x.*, h.active_channel_id, h.active_recursion_depth, h.turn_deadline, i.traceparent as inherited
+    select x.*, h.active_channel_id, h.active_recursion_depth, h.turn_deadline,
+      state.trace_of(i.agent_turn_id, i.traceparent) as inherited
     from json_to_recordset(v_batches) as x (batch_id text, project_id text, agent_id text, agent_turn_id text,
       turn_epoch bigint, step_id text, tool_call_id text, channel_id text, traceparent text, fail_fast boolean,
       deadline_seconds double precision, grace_seconds double precision, task_count int)

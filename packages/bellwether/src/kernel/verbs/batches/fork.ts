@@ -9,7 +9,7 @@ import type { Ids } from '../../../ports/ids.js'
 import { limitRow, type Limits } from '../budgets/budgets.js'
 import { cardRow, resultFieldsCard, unknownCard, type FieldSpec, type NewCard } from '../cards.js'
 import { plainText } from '../../content.js'
-import { traceparentOf } from '../../trace.js'
+import { checkTraceparent } from '../../trace.js'
 import { fenceRow, type Fence, type Verdict } from '../../verdict.js'
 
 /** The PMO's own tool: its bell rings when there is a batch to join. */
@@ -184,7 +184,7 @@ export async function fork(
   const batchId = outside.key === undefined ? ids.next() : batchIdOf('key', projectId, plainText(outside.key, 'key'))
   const rows = forkRows(ids, batchId, projectId, outside, {
     channel_id: outside.channelId === undefined ? undefined : token(outside.channelId, 'channel'),
-    traceparent: outside.traceparent === undefined ? undefined : traceparentOf(batchId, outside.traceparent),
+    traceparent: checkTraceparent(outside.traceparent),
     budget_id: outside.purseId,
   })
   const [verdict] = await db

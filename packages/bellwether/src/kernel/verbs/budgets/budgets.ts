@@ -8,6 +8,7 @@ import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
 import { plainText } from '../../content.js'
 import { callWith, type Fence, type Verdict } from '../../verdict.js'
+import type { SpendingShort } from './spending.js'
 
 /** The most that may be spent; an absent limit does not apply. */
 export interface Limits {
@@ -39,6 +40,8 @@ export interface BudgetLeft {
   readonly wallMs: number | null
   /** The limits that are exceeded: if there are any, the turn must end with budget_exceeded. */
   readonly exceededKeys: readonly BudgetKey[]
+  /** With `exceeded`: the spending limit that does not cover the call. */
+  readonly spending?: SpendingShort | undefined
 }
 
 export interface Ask {
@@ -47,6 +50,8 @@ export interface Ask {
   /** The most that the call can use: its prompt plus its longest answer. */
   readonly tokens: number
   readonly costMicros?: number
+  /** For spending limits of models. Default: the turn's model. */
+  readonly model?: string | undefined
 }
 
 /** `exceeded`: not enough is left; reserve less, or end the turn as failed with budget_exceeded. */
@@ -125,6 +130,7 @@ type BudgetDetail = {
   readonly cost_micros: number | null
   readonly wall_ms: number | null
   readonly exceeded_keys: readonly BudgetKey[]
+  readonly spending?: SpendingShort
 } | null
 
 type BudgetVerdict<What extends string> = Verdict<What, BudgetDetail>
@@ -147,6 +153,7 @@ export const leftOf = (detail: BudgetDetail): BudgetLeft | null =>
     costMicros: detail.cost_micros,
     wallMs: detail.wall_ms,
     exceededKeys: detail.exceeded_keys,
+    ...(detail.spending === undefined ? {} : { spending: detail.spending }),
   }
 
 export async function reserve(db: Queryable, fence: Fence, ask: Ask): Promise<Reserved> {
@@ -157,6 +164,7 @@ export async function reserve(db: Queryable, fence: Fence, ask: Ask): Promise<Re
     plainText(ask.reservationId, 'reservation_id'),
     amount(ask.tokens, 'tokens'),
     amount(ask.costMicros ?? 0, 'cost_micros'),
+    ask.model ?? null,
   )
   return { what, left: leftOf(detail) }
 }

@@ -27,9 +27,11 @@ begin
     v_now := state.now();
     if v_budget.budget_id is null then
       insert into state.budgets (budget_id, project_id, agent_turn_id, token_limit, cost_micros_limit, wall_ms_limit,
-        created_at, updated_at)
-      values (p_budget_id, p_project_id, p_agent_turn_id, p_token_limit, p_cost_micros_limit, p_wall_ms_limit, v_now,
-        v_now);
+        agent_limits, created_at, updated_at)
+      values (p_budget_id, p_project_id, p_agent_turn_id, p_token_limit, p_cost_micros_limit, p_wall_ms_limit,
+        array_remove(array[case when p_token_limit is not null then 'tokens' end,
+          case when p_cost_micros_limit is not null then 'cost_micros' end,
+          case when p_wall_ms_limit is not null then 'wall_ms' end], null), v_now, v_now);
       update state.agent_state_head h set holds = true
       where h.project_id = p_project_id and h.agent_id = p_agent_id and not h.holds;
     else
@@ -37,6 +39,11 @@ begin
       v_cost := least(v_budget.cost_micros_limit, p_cost_micros_limit);
       update state.budgets b set token_limit = v_tokens, cost_micros_limit = v_cost,
         wall_ms_limit = least(b.wall_ms_limit, p_wall_ms_limit),
+        -- A repeated call lowers nothing and adds nothing.
+        agent_limits = b.agent_limits || array_remove(array[
+          case when p_token_limit < coalesce(b.token_limit, p_token_limit + 1) then 'tokens' end,
+          case when p_cost_micros_limit < coalesce(b.cost_micros_limit, p_cost_micros_limit + 1) then 'cost_micros' end,
+          case when p_wall_ms_limit < coalesce(b.wall_ms_limit, p_wall_ms_limit + 1) then 'wall_ms' end], null),
         -- Not soft any more: a soft slice could take more than the agent's own limit.
         soft = b.soft and (v_tokens, v_cost) is not distinct from (v_budget.token_limit, v_budget.cost_micros_limit)
       where b.budget_id = v_budget.budget_id;

@@ -32,7 +32,7 @@ begin
   end if;
 
   return query
-  with asked as (
+  with requested as (
     select x.*, sum(x.token_limit) over earlier as tokens_before, sum(x.cost_micros_limit) over earlier as cost_before,
       v_parent.token_limit - v_parent.tokens_used - v_parent.tokens_reserved - v_parent.tokens_escrowed as tokens_free,
       v_parent.cost_micros_limit - v_parent.cost_micros_used - v_parent.cost_micros_reserved
@@ -55,7 +55,7 @@ begin
           then least(a.cost_micros_limit, greatest(0, a.cost_free - coalesce(a.cost_before, 0)))
         else greatest(0, a.cost_free - coalesce(sum(a.cost_micros_limit) over (), 0)) / greatest(1, count(*)
           filter (where a.cost_micros_limit is null) over ()) end as cost
-    from asked a
+    from requested a
   ), opened as (
     insert into state.budgets (budget_id, project_id, agent_turn_id, parent_budget_id, depth, token_limit,
       cost_micros_limit, wall_ms_limit, soft, created_at, updated_at)

@@ -1,9 +1,10 @@
 -- Before a model call: reserves the most that the call may use. Only a free amount can be reserved, so only an answer
 -- that is larger than its reservation can cross a limit. Locks the fenced head FOR SHARE (hazard 3), then the turn's
 -- own budget; a soft slice that is short takes the rest from its parent, deepest first. Returns 'reserved', 'already'
--- (an in-doubt commit), 'exceeded' with what is left, 'unlimited' (no budget, nothing written) or 'stale'.
+-- (an in-doubt commit), 'exceeded' with what is left, and with the spending limit if one does not cover the call,
+-- 'unlimited' (no budget, nothing written) or 'stale'.
 create or replace function state.reserve(p_project_id text, p_agent_id text, p_agent_turn_id text, p_turn_epoch bigint,
-  p_reservation_id text, p_tokens bigint, p_cost_micros bigint)
+  p_reservation_id text, p_tokens bigint, p_cost_micros bigint, p_model text default null)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -11,6 +12,8 @@ declare
   v_what text;
   v_budget state.budgets;
   v_short text[];
+  v_periods bigint[];
+  v_over jsonb;
 begin
   perform from state.agent_state_head h
   where h.project_id = p_project_id and h.agent_id = p_agent_id and h.active_agent_turn_id = p_agent_turn_id
@@ -34,13 +37,19 @@ begin
       where r.reservation_id = p_reservation_id and r.agent_turn_id = p_agent_turn_id
       and r.turn_epoch = p_turn_epoch and r.status = 'open') then 'already' else 'stale' end;
   else
+    if v_budget.spends is not null then
+      v_periods := state.open_periods(p_project_id, p_agent_id, coalesce(p_model, v_budget.spends));
+      v_over := state.short_spending(v_periods, p_tokens, p_cost_micros);
+    end if;
     if 'wall_ms' = any (state.exceeded_keys(v_budget)) then
       v_short := '{wall_ms}';
+    elsif v_over is not null then
+      v_what := 'exceeded';
     elsif state.set_aside(v_budget.budget_id, p_tokens, p_cost_micros, false) then
       insert into state.reservations (reservation_id, budget_id, agent_turn_id, turn_epoch, tokens, cost_micros, status,
-        created_at)
+        created_at, period_ids)
       values (p_reservation_id, v_budget.budget_id, p_agent_turn_id, p_turn_epoch, p_tokens, p_cost_micros, 'open',
-        v_now);
+        v_now, v_periods);
       v_what := 'reserved';
     else
       v_short := array_remove(array[
@@ -55,7 +64,8 @@ begin
     where b.budget_id = v_budget.budget_id and b.exceeded_keys is distinct from coalesce(v_short, '{}');
   end if;
   return query select v_what, p_project_id, p_agent_id, p_agent_turn_id, p_turn_epoch, null::text, null::text,
-    null::text, state.budget_left(p_agent_turn_id);
+    null::text, state.budget_left(p_agent_turn_id)
+      || case when v_over is null then '{}' else jsonb_build_object('spending', v_over) end;
 end $$;
 
 -- Sets an amount aside in one budget: as a reservation, or as escrow for a child that is short. Returns false and

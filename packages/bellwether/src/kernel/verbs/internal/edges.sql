@@ -6,8 +6,8 @@ select e.edge_id, e.project_id, e.primitive, e.edge_phase, e.source_agent_id, e.
 from state.edges e
 union all
 select i.inbox_id, i.project_id, 'enqueue', 'request', i.source_agent_id, i.source_agent_turn_id, i.source_step_id,
-  i.agent_id, i.agent_turn_id, i.correlation_id, split_part(i.traceparent, '-', 2), i.parent_step_id,
-  i.recursion_depth, i.created_at
+  i.agent_id, i.agent_turn_id, i.correlation_id, split_part(state.trace_of(i.agent_turn_id, i.traceparent), '-', 2),
+  i.parent_step_id, i.recursion_depth, i.created_at
 from state.agent_inbox i
 where i.message_type in ('turn', 'ui_action') and i.agent_turn_id is not null;
 

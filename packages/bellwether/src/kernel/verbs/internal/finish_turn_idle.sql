@@ -2,7 +2,9 @@
 -- head idle, in one transaction; then the next queued turn is leased (T3.5, T4.1). Used by deliver, stop, cancel and
 -- reap. The caller has locked the heads, checked the fence and decided. An ending whose turn is not the head's active
 -- turn cancels a queued turn and leaves the head unchanged. If the turn did not succeed, its deliverable is a fallback.
-create or replace function state.finish_turn_idle(p_endings state.ending[])
+-- p_brief: one verdict 'all_ended' instead of one per ending, because building and sending a verdict costs as much as
+-- writing a row.
+create or replace function state.finish_turn_idle(p_endings state.ending[], p_brief boolean default false)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -12,9 +14,11 @@ declare
   v_done state.verdict[];
   v_next boolean;
   v_moved boolean;
+  v_forced boolean;
+  v_terminations state.force_terminations[];
 begin
-  select array_agg(e.agent_turn_id) filter (where e.was_suspended), array_agg(e.agent_turn_id) filter (where e.holds)
-    into v_suspended, v_holding from unnest(p_endings) e;
+  select array_agg(e.agent_turn_id) filter (where e.was_suspended), array_agg(e.agent_turn_id) filter (where e.holds),
+    bool_or(e.force_reason is not null) into v_suspended, v_holding, v_forced from unnest(p_endings) e;
   -- The waits and receipts of a suspended turn are dropped.
   if v_suspended is not null then
     update state.agent_inbox i set status = 'skipped', processed_at = v_now
@@ -59,10 +63,6 @@ begin
   ), boxed as (
     insert into cards.box_cards (box_id, card_id)
     select output_box_id, card_id from ended where output_box_id is not null
-  ), forced as (
-    insert into state.force_terminations (agent_turn_id, turn_epoch, reason, created_at)
-    select agent_turn_id, epoch, force_reason, v_now from ended where force_reason is not null
-    on conflict do nothing
   ), settled as (
     update state.agent_inbox i set
       status = case when d.active then 'consumed' else 'cancelled' end, outcome = d.outcome, error = d.error,
@@ -82,7 +82,7 @@ begin
       case when d.active then d.epoch + d.bump_epoch::int end, d.traceparent, d.error, d.output_box_id,
       case when d.output_box_id is not null then d.card_id end,
       case when d.error = 'budget_exceeded' then state.stopped_by(d.agent_turn_id) end, v_now
-    from ended d order by d.agent_turn_id
+    from ended d
   ), idled as (
     update state.agent_state_head h set
       status = 'idle', turn_epoch = h.turn_epoch + d.bump_epoch::int, active_agent_turn_id = null,
@@ -94,12 +94,19 @@ begin
       updated_at = v_now
     from ended d where d.active and h.ctid = d.tid
   )
-  select array_agg(row('ended', d.project_id, d.agent_id, d.agent_turn_id,
-      d.epoch + (d.active and d.bump_epoch)::int, d.inbox_id, null, null, null)::state.verdict), bool_or(d.next),
-    (select count(*) from settled) < count(d.inbox_tid)
-  into v_done, v_next, v_moved from ended d;
+  select case when p_brief then array[row('all_ended', null, null, null, null, null, null, null, null)::state.verdict]
+      else (select array_agg(row('ended', e.project_id, e.agent_id, e.agent_turn_id,
+        e.epoch + (e.active and e.bump_epoch)::int, e.inbox_id, null, null, null)::state.verdict) from ended e) end,
+    case when v_forced then (
+      select array_agg(row(e.agent_turn_id, e.epoch, e.force_reason, v_now)::state.force_terminations) from ended e
+      where e.force_reason is not null) end,
+    bool_or(d.next), (select count(*) from settled) < count(d.inbox_tid)
+  into v_done, v_terminations, v_next, v_moved from ended d;
   if v_moved then
     perform state.raise_conflict();
+  end if;
+  if v_forced then
+    insert into state.force_terminations select * from unnest(v_terminations) on conflict do nothing;
   end if;
   return query select * from unnest(v_done);
 

@@ -1,6 +1,7 @@
--- The move idle → dispatched, in one place: epoch + 1, the turn, its channel, trace and boxes, and its absolute
--- deadline (T3.2c, W2.9), announced by a state event (T2.5). The caller has locked the heads, found them idle, has not
--- written them since, and writes the inbox row with the same epoch.
+-- The move idle → dispatched of a turn that was queued, and of an action: epoch + 1, the turn, its channel, trace and
+-- boxes, and its absolute deadline (T3.2c, W2.9), announced by a state event (T2.5). The caller has locked the heads,
+-- found them idle, has not written them since, and writes the inbox row with the same epoch. Enqueue makes the same
+-- move in its own statement.
 create or replace function state.lease(p_leases state.leasing[])
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column

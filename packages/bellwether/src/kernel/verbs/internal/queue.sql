@@ -49,36 +49,33 @@ create or replace trigger queue_follows_delete after delete on state.agent_inbox
 -- transaction that made them pending. A new row has the id of a transaction that was open at the last read, or a later
 -- id, so a session reads these rows and skips the dead entries before them (decision 0014).
 
--- The first transaction that the session reads, and the earlier ones that it reads as well.
-create or replace function state.claim_position(p_target text, out read_from xid8, out read_also xid8[])
-language plpgsql stable as $$
-declare
-  v_known text := current_setting('bellwether.claim_' || md5(p_target), true);
-begin
-  read_from := coalesce(nullif(split_part(v_known, ' ', 1), ''), '0')::xid8;
-  read_also := coalesce(nullif(split_part(v_known, ' ', 2), ''), '{}')::xid8[];
-end $$;
+-- The first transaction that the session reads, and the earlier ones that it reads as well: 'xid {xid,…}'.
+create or replace function state.claim_position(p_target text) returns text language sql stable as $$
+  select coalesce(nullif(current_setting('bellwether.claim_' || md5(p_target), true), ''), '0 {}')
+$$;
 
 -- Saves the position of the next claim and returns whether pending rows are left. A rollback reverts it.
 create or replace function state.save_claim_position(p_target text, p_from xid8, p_also xid8[]) returns boolean
 language plpgsql as $$
 #variable_conflict use_column
 declare
-  v_snapshot pg_snapshot;
-  v_first xid8;
-  v_from xid8;
-  v_left xid8[];
+  v_left boolean;
+  v_position text;
 begin
   -- One statement, so that the rows and the open transactions are of one snapshot.
-  select pg_current_snapshot(), (
-    select q.pending_xid from state.queue q
-    where q.worker_target = p_target and q.status = 'pending' and q.pending_xid >= p_from
-    order by q.pending_xid limit 1) into v_snapshot, v_first;
-  v_from := least(v_first, pg_snapshot_xmax(v_snapshot));
-  v_left := array(select x from unnest(p_also) x where exists (select from state.queue q
-    where q.worker_target = p_target and q.status = 'pending' and q.pending_xid = x offset 0));
-  perform set_config('bellwether.claim_' || md5(p_target), v_from || ' ' || array(
-    select x from (select unnest(v_left) union select pg_snapshot_xip(v_snapshot) union select '0'::xid8
-      union select pg_current_xact_id_if_assigned()) o (x) where x < v_from order by x)::text, false);
-  return v_first is not null or v_left <> '{}';
+  select s.first_xid is not null or s.also_left <> '{}', f.from_xid || ' ' || array(
+      select x from (select unnest(s.also_left) union select pg_snapshot_xip(s.snapshot) union select '0'::xid8
+        union select pg_current_xact_id_if_assigned()) o (x) where x < f.from_xid order by x)::text
+    into v_left, v_position
+  from (
+    select pg_current_snapshot() as snapshot, (
+        select q.pending_xid from state.queue q
+        where q.worker_target = p_target and q.status = 'pending' and q.pending_xid >= p_from
+        order by q.pending_xid limit 1) as first_xid,
+      array(select x from unnest(p_also) x where exists (select from state.queue q
+        where q.worker_target = p_target and q.status = 'pending' and q.pending_xid = x offset 0)) as also_left
+    offset 0) s
+  cross join lateral (select least(s.first_xid, pg_snapshot_xmax(s.snapshot)) as from_xid offset 0) f;
+  perform set_config('bellwether.claim_' || md5(p_target), v_position, false);
+  return v_left;
 end $$;

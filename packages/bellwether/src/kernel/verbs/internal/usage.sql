@@ -1,7 +1,8 @@
 -- Counts what turns use: working time, the usage that steps report, and the limits that a budget has exceeded.
 
 -- How long a turn has worked, in milliseconds: from its start to its end or until now, without the time in which it or
--- one of its children waited for a person, and without the time in which its processes were frozen.
+-- one of its children waited for a person or for a held account, and without the time in which its processes were
+-- frozen.
 create or replace function state.working_ms(p_agent_turn_id text) returns bigint language sql stable as $$
   with recursive tree (budget_id, agent_turn_id) as (
     select b.budget_id, p_agent_turn_id from (select 1) one
@@ -11,11 +12,14 @@ create or replace function state.working_ms(p_agent_turn_id text) returns bigint
   )
   select greatest(0, extract(epoch from s.until - i.started_at) * 1000 - coalesce(b.paused_ms, 0) - coalesce((
     select sum(extract(epoch from upper(r) - lower(r))) * 1000 from (
-      select unnest(range_agg(tstzrange(w.created_at,
-        greatest(w.created_at, coalesce(c.created_at, t.ended_at, s.until))))) as r
-      from tree f join state.turn_waiting_tools w on w.agent_turn_id = f.agent_turn_id
-        and w.started_by in ('person', 'people')
-      left join cards.cards c on c.card_id = w.tool_result_card_id
+      select unnest(range_agg(tstzrange(p.since, greatest(p.since, coalesce(p.until, t.ended_at, s.until))))) as r
+      from tree f
+      cross join lateral (
+        select w.created_at as since, c.created_at as until from state.turn_waiting_tools w
+        left join cards.cards c on c.card_id = w.tool_result_card_id
+        where w.agent_turn_id = f.agent_turn_id and w.started_by in ('person', 'people', 'account')
+        union all
+        select a.asked_at, a.decided_at from state.approvals a where a.agent_turn_id = f.agent_turn_id) p
       left join lateral state.turn_row(f.agent_turn_id) t on true) waits), 0))::bigint
   from state.turn_row(p_agent_turn_id) i
   cross join lateral (select coalesce(i.ended_at, state.now()) as until) s
@@ -70,6 +74,7 @@ declare
   v_tokens bigint;
   v_cost bigint;
   v_fits boolean;
+  v_periods bigint[];
 begin
   select * into v_budget from state.budgets b where b.agent_turn_id = p_agent_turn_id and b.ended_at is null
   for no key update;
@@ -79,14 +84,18 @@ begin
   if v_old.agent_turn_id <> p_agent_turn_id then return; end if;
   v_tokens := p_usage.tokens - coalesce(v_old.tokens_used, 0);
   v_cost := p_usage.cost_micros - coalesce(v_old.cost_micros_used, 0);
+  if v_budget.spends is not null then
+    select state.open_periods(i.project_id, i.agent_id, v_budget.spends) into v_periods
+    from state.turn_row(p_agent_turn_id) i;
+  end if;
   v_fits := (v_tokens > 0 or v_cost > 0)
     and state.set_aside(v_budget.budget_id, greatest(0, v_tokens), greatest(0, v_cost), false);
   insert into state.reservations as r (reservation_id, budget_id, agent_turn_id, turn_epoch, tokens, cost_micros,
     status, tokens_used, cost_micros_used, output_tokens_used, cache_read_tokens_used, cache_write_tokens_used,
-    paused_ms, created_at, settled_at)
+    paused_ms, created_at, settled_at, period_ids)
   values (v_id, v_budget.budget_id, p_agent_turn_id, p_turn_epoch, 0, 0, 'committed', p_usage.tokens,
     p_usage.cost_micros, p_usage.output_tokens, p_usage.cache_read_tokens, p_usage.cache_write_tokens,
-    p_usage.paused_ms, v_now, v_now)
+    p_usage.paused_ms, v_now, v_now, v_periods)
   on conflict (reservation_id) do update set tokens_used = excluded.tokens_used,
     cost_micros_used = excluded.cost_micros_used, output_tokens_used = excluded.output_tokens_used,
     cache_read_tokens_used = excluded.cache_read_tokens_used,

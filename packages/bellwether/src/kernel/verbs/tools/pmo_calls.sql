@@ -11,6 +11,7 @@ returns table (project_id text, agent_id text, agent_turn_id text, turn_epoch bi
   cross join lateral state.head(w.project_id, w.agent_id) h
   left join cards.cards c on c.card_id = w.tool_call_card_id
   where w.pmo_tool is not null and w.wait_status = 'waiting' and w.started_by is null
+    and w.approval is distinct from 'waiting'
     and h.status = 'suspended' and h.active_agent_turn_id = w.agent_turn_id and h.turn_epoch = w.turn_epoch
     and not exists (select from state.agent_inbox r where r.agent_turn_id = w.agent_turn_id
       and r.correlation_id = w.tool_call_id and r.message_type in ('tool_result', 'timeout') offset 0)
@@ -35,6 +36,7 @@ begin
   update state.turn_waiting_tools w set started_by = p_host, started_at = v_now
   from state.agent_state_head h
   where w.project_id = p_project_id and w.tool_call_id = p_tool_call_id and w.wait_status = 'waiting'
+    and w.approval is distinct from 'waiting'
     and w.started_by is null and w.agent_turn_id = p_agent_turn_id and w.turn_epoch = p_turn_epoch
     and h.project_id = w.project_id and h.agent_id = w.agent_id and h.status = 'suspended'
     and h.active_agent_turn_id = w.agent_turn_id and h.turn_epoch = w.turn_epoch

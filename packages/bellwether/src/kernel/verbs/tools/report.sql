@@ -2,23 +2,30 @@
 -- transaction, under the head's lock (T3.4a, T3.1d). A receipt that no turn waits for (repeated, late, after a timeout,
 -- of an ended turn) writes nothing and returns 'ignored' (T8.2).
 -- Items: {project_id, tool_call_id, message_type, status, result?, error?, after_execution?, agent_turn_id?,
--- turn_epoch?, inbox_id, card_id}.
+-- turn_epoch?, decided?, inbox_id, card_id}.
 create or replace function state.report(p_items json)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;
   v_done state.verdict[];
+  v_projects text[];
+  v_calls text[];
+  v_inbox_ids text[];
 begin
+  -- Each access to the items parses all of them, and the result of a batch has a few hundred kilobytes.
+  select array_agg(x.project_id), array_agg(x.tool_call_id), array_agg(x.inbox_id) into v_projects, v_calls, v_inbox_ids
+  from json_to_recordset(p_items) as x (project_id text, tool_call_id text, inbox_id text);
   perform state.lock_heads(array_agg(w.project_id), array_agg(w.agent_id))
-  from json_to_recordset(p_items) as x (project_id text, tool_call_id text)
+  from unnest(v_projects, v_calls) as x (project_id, tool_call_id)
   join state.turn_waiting_tools w on w.project_id = x.project_id and w.tool_call_id = x.tool_call_id;
   v_now := state.now();
 
   with items as materialized (
     select distinct on (x.project_id, x.tool_call_id) x.inbox_id, x.card_id, x.message_type, x.status, x.result,
       x.error, w.project_id, w.agent_id, w.agent_turn_id, w.turn_epoch, w.tool_call_id, w.tool_name, w.step_id,
-      h.worker_target, h.active_channel_id, h.active_recursion_depth, i.traceparent,
+      h.worker_target, h.active_channel_id, h.active_recursion_depth,
+      state.trace_of(i.agent_turn_id, i.traceparent) as traceparent,
       -- after_execution comes from the result, else from the report, else from the tool's declaration; other values are
       -- ignored (T3.3d).
       case when x.result -> '__cg_control' ->> 'after_execution' in ('suspend', 'terminate')
@@ -27,12 +34,14 @@ begin
         else w.after_execution end as after_execution
     from json_to_recordset(p_items) as x (inbox_id text, card_id text, project_id text, tool_call_id text,
       message_type text, status text, result jsonb, error jsonb, after_execution text, agent_turn_id text,
-      turn_epoch bigint)
+      turn_epoch bigint, decided boolean)
     join state.turn_waiting_tools w on w.project_id = x.project_id and w.tool_call_id = x.tool_call_id
     cross join lateral state.head(w.project_id, w.agent_id) h
     left join lateral state.turn_row(w.agent_turn_id) i on true
     where h.status = 'suspended' and h.active_agent_turn_id = w.agent_turn_id and h.turn_epoch = w.turn_epoch
       and w.wait_status = 'waiting'
+      -- Before a person has decided, only the decision or a timeout answers the call.
+      and (w.approval is distinct from 'waiting' or x.decided or x.message_type = 'timeout')
       and (x.agent_turn_id is null or x.agent_turn_id = w.agent_turn_id)
       and (x.turn_epoch is null or x.turn_epoch = w.turn_epoch)
       and not exists (select from state.agent_inbox r
@@ -71,7 +80,7 @@ begin
   return query
   select case when w.tool_call_id is null then 'unknown_tool_call' else 'ignored' end, x.project_id, w.agent_id,
     w.agent_turn_id, w.turn_epoch, x.inbox_id, null::text, null::text, to_jsonb(x.tool_call_id)
-  from json_to_recordset(p_items) as x (inbox_id text, project_id text, tool_call_id text)
+  from unnest(v_projects, v_calls, v_inbox_ids) as x (project_id, tool_call_id, inbox_id)
   left join state.turn_waiting_tools w on w.project_id = x.project_id and w.tool_call_id = x.tool_call_id
   where x.inbox_id not in (select d.inbox_id from unnest(v_done) d);
 end $$;

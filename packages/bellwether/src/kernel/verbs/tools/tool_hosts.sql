@@ -1,8 +1,8 @@
 -- The verbs of tool hosts (hazard 11): a host claims a call before it acts, and beats while it acts.
 
 -- Compare-and-set: one host starts a call. Returns 'started' to that host, also when it repeats the call; 'unknown' if
--- another host started a call that must not run twice; 'gone' if no turn waits any more, or if the answer has arrived
--- and is not applied yet.
+-- another host started a call that must not run twice; 'waiting' until a person has allowed the call; 'gone' if no
+-- turn waits any more, or if the answer has arrived and is not applied yet.
 create or replace function state.start_tool(p_project_id text, p_tool_call_id text, p_host text)
 returns table (what text, agent_id text, agent_turn_id text, turn_epoch bigint, tool_name text, arguments jsonb,
   started_by text)
@@ -36,11 +36,13 @@ begin
   where w.project_id = p_project_id and w.tool_call_id = p_tool_call_id and w.wait_status = 'waiting'
     and h.project_id = w.project_id and h.agent_id = w.agent_id and h.status = 'suspended'
     and h.active_agent_turn_id = w.agent_turn_id and h.turn_epoch = w.turn_epoch
+    and w.approval is distinct from 'waiting'
     and (w.started_by is null or w.started_by = p_host or w.idempotent);
 
   return query
   select case when h.active_agent_turn_id is distinct from w.agent_turn_id or h.turn_epoch <> w.turn_epoch
     or w.wait_status <> 'waiting' then 'gone'
+      when w.approval = 'waiting' then 'waiting'
       when w.started_by = p_host then 'started' else 'unknown' end,
     w.agent_id, w.agent_turn_id, w.turn_epoch, w.tool_name, c.content -> 'arguments', w.started_by
   from state.turn_waiting_tools w
@@ -59,11 +61,12 @@ declare
   v_now timestamptz := state.now();
 begin
   return query
-  select w.tool_call_id, w.tool_name, i.traceparent
+  select w.tool_call_id, w.tool_name, state.trace_of(i.agent_turn_id, i.traceparent)
   from unnest(p_tools) as u (tool)
   cross join lateral (
     select w.* from state.turn_waiting_tools w
     where w.project_id = p_project_id and w.tool_name = u.tool and w.wait_status = 'waiting'
+      and w.approval is distinct from 'waiting'
       and (w.started_by is null or w.idempotent and w.host_beat_at < v_now - make_interval(secs => p_silent_seconds))
     order by w.wait_seq limit p_limit) w
   cross join lateral state.head(w.project_id, w.agent_id) h

@@ -6,7 +6,7 @@ import type { Queryable } from '../../../ports/database/database.js'
 import { callWith } from '../../verdict.js'
 
 export interface StartedTool {
-  readonly what: 'started' | 'unknown' | 'gone'
+  readonly what: 'started' | 'unknown' | 'waiting' | 'gone'
   readonly agent_id: string
   readonly agent_turn_id: string
   readonly turn_epoch: number
@@ -15,7 +15,7 @@ export interface StartedTool {
   readonly started_by: string | null
 }
 
-/** Undefined: unknown call. `unknown`: another host started a call that must not run twice. */
+/** Undefined: unknown call. `unknown`: another host started a call that must not run twice. `waiting`: a person has not allowed it yet. */
 export async function startTool(
   db: Queryable,
   projectId: string,

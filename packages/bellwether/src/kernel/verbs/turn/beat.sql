@@ -13,7 +13,7 @@ begin
 
   return query
   with live as materialized (
-    select x.*, h.active_channel_id, i.inbox_id, i.traceparent,
+    select x.*, h.active_channel_id, i.inbox_id, state.trace_of(i.agent_turn_id, i.traceparent) as traceparent,
       x.activity is not null and (h.activity, h.current_tool) is distinct from (x.activity, x.current_tool) as changed
     from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint,
       activity text, current_tool text)

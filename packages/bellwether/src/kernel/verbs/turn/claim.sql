@@ -7,8 +7,9 @@
 -- the lock (hazard 1). 'again' means that more rows are pending or that another session holds a head: claim again.
 -- A worker with a turn that shared n deaths uses only 1/2^n of its slots, at least one, so that the turn that kills
 -- workers is finally alone and the others survive. 'held_back' means that such a turn leaves no room now: claim again
--- when a turn of this worker has ended.
-create or replace function state.claim(p_target text, p_worker text, p_max int, p_resume_lease_seconds double precision)
+-- when a turn of this worker has ended. With p_project, the verb sees the rows of that project only.
+create or replace function state.claim(p_target text, p_worker text, p_max int, p_resume_lease_seconds double precision,
+  p_project text default null)
 returns table (what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text,
   worker_target text, channel_id text, message_type state.message_type, payload state.payload, deaths int,
   recursion_depth int, traceparent text, correlation_id text, profile_id text, context_box_id text, output_box_id text,
@@ -28,8 +29,10 @@ declare
   v_deaths int;
   v_deaths_of int[];
   v_fits int := 0;
+  v_position text;
   v_from xid8;
   v_also xid8[];
+  v_left boolean;
 begin
   -- Rare: the index is empty unless a worker died.
   if exists (select from state.agent_state_head h where h.worker_target = p_target and h.shared_deaths > 0) then
@@ -46,7 +49,9 @@ begin
     end if;
   end if;
 
-  select l.read_from, l.read_also into v_from, v_also from state.claim_position(p_target) l;
+  v_position := state.claim_position(p_target);
+  v_from := split_part(v_position, ' ', 1)::xid8;
+  v_also := split_part(v_position, ' ', 2)::xid8[];
   select coalesce(array_agg(l.inbox_id), '{}'), array_agg(l.queue_tid), array_agg(l.head_tid),
     array_agg(l.shared_deaths)
   into v_seen, v_queue_tids, v_head_tids, v_deaths_of from (
@@ -54,11 +59,13 @@ begin
       select * from (
         select q.project_id, q.agent_id, q.inbox_id, q.ctid as tid from state.queue q
         where q.worker_target = p_target and q.status = 'pending' and q.pending_xid = any (v_also)
+          and (p_project is null or q.project_id = p_project)
         order by q.pending_xid, q.created_at, q.inbox_id) also
       union all
       select * from (
         select q.project_id, q.agent_id, q.inbox_id, q.ctid as tid from state.queue q
         where q.worker_target = p_target and q.status = 'pending' and q.pending_xid >= v_from
+          and (p_project is null or q.project_id = p_project)
         order by q.pending_xid, q.created_at, q.inbox_id) later) q
     cross join lateral (
       select h.ctid as tid, h.shared_deaths from state.agent_state_head h
@@ -87,7 +94,7 @@ begin
     -- a head's lock covers the inbox rows of its agent. A queue row may be gone, and its place taken by another one.
     return query
     with rows as materialized (
-      select s.queue_tid, s.head_tid, i.tid as inbox_tid, i.inbox_id, h.project_id, h.agent_id,
+      select s.ord, s.queue_tid, s.head_tid, i.tid as inbox_tid, i.inbox_id, h.project_id, h.agent_id,
         h.status as head_status, h.profile_id, h.context_box_id, h.output_box_id, h.turn_deadline, h.turn_epoch,
         h.active_channel_id, i.agent_turn_id, i.traceparent
       from unnest(v_seen, v_queue_tids, v_head_tids) with ordinality as s (inbox_id, queue_tid, head_tid, ord)
@@ -98,15 +105,18 @@ begin
         and h.status in ('dispatched', 'running')
       order by s.ord
     ), started as (
-      update state.agent_state_head h set status = 'running', updated_at = v_now, activity = null, current_tool = null
+      update state.agent_state_head h set status = 'running', updated_at = v_now, activity = null, current_tool = null,
+        -- Without its column in the list, the server parses the expression of epoch_group for every row.
+        turn_epoch = h.turn_epoch
       from rows r where h.ctid = r.head_tid
     ), taken as (
       delete from state.queue q using rows r where q.ctid = r.queue_tid and q.inbox_id = r.inbox_id
     ), announced as (
-      insert into state.outbox (project_id, channel_id, agent_id, kind, status, agent_turn_id, turn_epoch, traceparent,
-        created_at)
-      select project_id, active_channel_id, agent_id, 'state', 'running', agent_turn_id, turn_epoch, traceparent, v_now
-      from rows
+      insert into state.outbox (project_id, channel_id, kind, status, agent_ids, agent_turn_ids, turn_epochs,
+        traceparents, created_at)
+      select project_id, active_channel_id, 'state', 'running', array_agg(agent_id), array_agg(agent_turn_id),
+        array_agg(turn_epoch), case when count(traceparent) > 0 then array_agg(traceparent) end, v_now
+      from rows group by project_id, active_channel_id, ord / state.messages_max()
     )
     update state.agent_inbox i set status = 'processing', claimed_by = p_worker, processed_at = v_now,
       started_at = coalesce(i.started_at, v_now), in_queue = false, pending_xid = null
@@ -148,10 +158,12 @@ begin
     where w.worker_id = p_worker and (w.last_claim_at is null or w.last_claim_at < v_now - interval '500 milliseconds');
   end if;
 
-  if state.save_claim_position(p_target, v_from, v_also) and what is distinct from 'held_back' and exists (
+  v_left := state.save_claim_position(p_target, v_from, v_also);
+  if v_left and what is distinct from 'held_back' and exists (
     select from state.queue q cross join lateral state.head(q.project_id, q.agent_id) h
     where q.worker_target = p_target and q.status = 'pending'
-      and (q.pending_xid = any (v_also) or q.pending_xid >= v_from))
+      and (q.pending_xid = any (v_also) or q.pending_xid >= v_from)
+      and (p_project is null or q.project_id = p_project))
   then
     what := 'again';
     return next;
@@ -164,7 +176,7 @@ language sql immutable as 'select greatest(1, p_slots >> least(p_shared_deaths, 
 
 -- W2.3b: returns the same rows as a claim that resumes.
 create or replace function state.reconcile(p_target text, p_worker text, p_max int,
-  p_resume_lease_seconds double precision)
+  p_resume_lease_seconds double precision, p_project text default null)
 returns table (what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text,
   worker_target text, channel_id text, message_type state.message_type, payload state.payload, deaths int,
   recursion_depth int, traceparent text, correlation_id text, profile_id text, context_box_id text, output_box_id text,
@@ -181,13 +193,17 @@ begin
     join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
     where l.status = 'pending' and h.worker_target = p_target and h.status = 'suspended' and h.waiting_tool_count = 0
       and h.active_agent_turn_id = l.agent_turn_id and h.turn_epoch = l.turn_epoch
+      and (p_project is null or h.project_id = p_project)
     limit p_max for no key update of h skip locked);
   if v_turns = '{}' then return; end if;
   v_now := state.now();
 
-  update state.turn_resume_ledger l set status = 'processing',
-    lease_expires_at = v_now + make_interval(secs => p_resume_lease_seconds), tries = l.tries + 1
-  from unnest(v_turns) t where l.agent_turn_id = t and l.status = 'pending';
+  -- The lock above does not change the head, so a reconcile that committed just before it is seen only in these rows.
+  with handed as (
+    update state.turn_resume_ledger l set status = 'processing',
+      lease_expires_at = v_now + make_interval(secs => p_resume_lease_seconds), tries = l.tries + 1
+    from unnest(v_turns) t where l.agent_turn_id = t and l.status = 'pending' returning l.agent_turn_id)
+  select coalesce(array_agg(distinct agent_turn_id), '{}') into v_turns from handed;
 
   insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after,
     created_at)

@@ -1,6 +1,7 @@
 /** Claim: a worker takes pending turns, and suspended turns whose last result has arrived. */
 import type { MessageType } from '@bellwether/protocol'
 import type { Queryable } from '../../../ports/database/database.js'
+import { ownTraceparent } from '../../trace.js'
 import { callWith, type Fence, type Verdict } from '../../verdict.js'
 
 /** What a claim does besides handing out turns: it ends stopped turns, refuses invalid rows and applies partial receipts. */
@@ -52,6 +53,8 @@ export interface Claimant {
   readonly workerId: string
   readonly max: number
   readonly resumeLeaseSeconds: number
+  /** Only turns of this project. */
+  readonly projectId?: string | undefined
 }
 
 export async function claim(db: Queryable, claimant: Claimant): Promise<Claimed> {
@@ -64,8 +67,8 @@ export async function reconcile(db: Queryable, claimant: Claimant): Promise<Clai
 }
 
 async function callClaim(db: Queryable, verb: 'claim' | 'reconcile', claimant: Claimant): Promise<ClaimRow[]> {
-  const { workerTarget, workerId, max, resumeLeaseSeconds } = claimant
-  return callWith<ClaimRow>(db, verb, workerTarget, workerId, max, resumeLeaseSeconds)
+  const { workerTarget, workerId, max, resumeLeaseSeconds, projectId = null } = claimant
+  return callWith<ClaimRow>(db, verb, workerTarget, workerId, max, resumeLeaseSeconds, projectId)
 }
 
 function sorted(rows: readonly ClaimRow[]): Claimed {
@@ -97,7 +100,7 @@ function claimedTurn(row: ClaimRow, kind: 'turn' | 'resume'): ClaimedTurn {
     payload: row.payload,
     deaths: row.deaths,
     recursionDepth: row.recursion_depth,
-    traceparent: row.traceparent,
+    traceparent: row.traceparent ?? ownTraceparent(row.agent_turn_id),
     correlationId: row.correlation_id,
     profileId: row.profile_id,
     contextBoxId: row.context_box_id,

@@ -1,43 +1,46 @@
 -- A worker ends turns: running → idle, or suspended with every wait settled → idle (T3.3c, T3.5). Returns per item
 -- 'ended', 'already' (the same fence delivered before: an in-doubt commit, hazard 12), 'stale' (another fence, or none)
--- or 'refused' with the missing required result fields (T4.2a); then 'leased' for the next turns.
--- Items: {project_id, agent_id, agent_turn_id, turn_epoch, status, error?, card_id, content}.
-create or replace function state.deliver(p_items json)
+-- or 'refused' with the missing required result fields (T4.2a); then 'leased' for the next turns. If every item of a
+-- batch ended, one 'all_ended' stands for all of them.
+-- One item per position of the arrays; p_errors may be null.
+create or replace function state.deliver(p_projects text[], p_agents text[], p_turns text[], p_epochs bigint[],
+  p_statuses text[], p_errors text[], p_card_ids text[], p_contents jsonb[])
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
-  v_heads tid[];
+  v_heads tid[] := state.lock_heads(p_projects, p_agents);
   v_live text[];
   v_endings state.ending[];
-  v_items state.delivery[] := array(select x from json_populate_recordset(null::state.delivery, p_items) x);
 begin
-  select state.lock_heads(array_agg(x.project_id), array_agg(x.agent_id)) into v_heads from unnest(v_items) x;
-
   v_endings := array(
-    select distinct on (x.agent_turn_id) row(x.project_id, x.agent_id, x.agent_turn_id, false,
+    select row(x.project_id, x.agent_id, x.agent_turn_id, false,
       case when b.keys is null then x.status else 'failed' end,
       case when b.keys is null then x.error else 'budget_exceeded' end, x.card_id, x.content, null,
       h.status = 'suspended', h.holds, 'worker',
-      'the turn exceeded its budget: ' || array_to_string(b.keys, ', '), h.tid)::state.ending
-    from unnest(v_items) with ordinality as x (project_id, agent_id, agent_turn_id, turn_epoch, status, error, card_id,
-      content, ord)
-    cross join lateral (select h.ctid as tid, h.* from state.agent_state_head h
-      where h.ctid = v_heads[x.ord] offset 0) h
+      'the turn exceeded its budget: ' || array_to_string(b.keys, ', '), x.tid)::state.ending
+    from unnest(p_projects, p_agents, p_turns, p_epochs, p_statuses, p_errors, p_card_ids, p_contents, v_heads)
+      as x (project_id, agent_id, agent_turn_id, turn_epoch, status, error, card_id, content, tid)
+    cross join lateral (select * from state.agent_state_head h where h.ctid = x.tid offset 0) h
     -- H7.5: a turn over its budget has failed, also if its worker finished; the result stays as the work so far.
     left join lateral (select nullif(state.exceeded_keys(b), '{}') as keys from state.budgets b
       where h.holds and x.status = 'success' and b.agent_turn_id = x.agent_turn_id) b on true
     where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
       and (h.status = 'running' or (h.status = 'suspended' and h.waiting_tool_count = 0))
       and (x.status <> 'success' or h.context_box_id is null
-        or state.missing_fields(h.context_box_id, x.content) is null)
-    order by x.agent_turn_id);
-  v_live := array(select e.agent_turn_id from unnest(v_endings) e);
-
-  if v_live <> '{}' then
-    return query select * from state.finish_turn_idle(v_endings);
+        or state.missing_fields(h.context_box_id, x.content) is null));
+  -- A turn that is in the batch twice ends once.
+  if (select count(distinct t) from unnest(v_heads) t) < cardinality(v_heads) then
+    v_endings := array(select e.ending from (
+      select distinct on (e.agent_turn_id) e as ending from unnest(v_endings) e order by e.agent_turn_id) e);
   end if;
-  if cardinality(v_live) = cardinality(v_items) then return; end if;
 
+  if v_endings <> '{}' then
+    return query select * from state.finish_turn_idle(v_endings,
+      cardinality(v_endings) = cardinality(p_turns) and cardinality(p_turns) > 1);
+  end if;
+  if cardinality(v_endings) = cardinality(p_turns) then return; end if;
+
+  v_live := array(select e.agent_turn_id from unnest(v_endings) e);
   return query
   select case
       when h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
@@ -48,7 +51,8 @@ begin
     x.project_id, x.agent_id, x.agent_turn_id, x.turn_epoch, i.inbox_id, null::text, null::text,
     case when h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
       then jsonb_build_object('missing', state.missing_fields(h.context_box_id, x.content)) end
-  from unnest(v_items) x
+  from unnest(p_projects, p_agents, p_turns, p_epochs, p_contents)
+    as x (project_id, agent_id, agent_turn_id, turn_epoch, content)
   left join lateral state.head(x.project_id, x.agent_id) h on true
   left join lateral state.turn_row(x.agent_turn_id) i on true
   -- A turn that ended here has its verdict; another epoch of it, or another agent, is stale.

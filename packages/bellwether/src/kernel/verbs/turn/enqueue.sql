@@ -1,15 +1,17 @@
 -- Takes turns into inboxes (a row is also its edge) and leases idle agents at once (T3.1a, T3.1b, T1.5).
 -- Repeating an id or a correlation id changes nothing and returns the existing row ('duplicate'). A turn is 'enqueued'
--- if it waits in the queue, and 'leased' if its agent took it at once.
+-- if it waits in the queue, and 'leased' if its agent took it at once. p_brief: if all turns of the call were leased,
+-- one 'all_leased' per place to ring stands for them.
 -- Items: {inbox_id, agent_turn_id, project_id, agent_id, channel_id?, correlation_id?, recursion_depth?, traceparent?,
 -- parent_step_id?, source_agent_id?, source_agent_turn_id?, source_step_id?, payload?, box?: {box_id, cards: [...]},
 -- given_context_box_id?, given_output_box_id?: existing boxes of this project and kind (T5.1)}.
-create or replace function state.enqueue(p_turns state.new_turn[])
+create or replace function state.enqueue(p_turns state.new_turn[], p_brief boolean default false)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;
   v_max_depth int;
+  v_deadline_seconds double precision;
   v_projects text[];
   v_agents text[];
   v_heads tid[];
@@ -18,10 +20,10 @@ declare
   v_done state.verdict[];
   v_new text[];
   v_items state.new_turn[] := p_turns;
-  v_leases state.leasing[];
   v_left boolean;
   v_boxed boolean;
   v_set_back boolean;
+  v_known boolean;
 begin
   -- Locks all heads first, whatever their status, in one order (hazards 1 and 8).
   select array_agg(x.project_id), array_agg(x.agent_id), bool_or(x.given_output_box_id is not null)
@@ -42,7 +44,10 @@ begin
     v_heads := state.lock_heads(v_projects, v_agents);
   end if;
 
-  select state.now(), l.max_recursion_depth into v_now, v_max_depth from state.limits l;
+  -- Whether an id is known is asked once for all items, because new ids are neighbours in the index.
+  select state.now(), l.max_recursion_depth, l.turn_deadline_seconds, exists (select from state.agent_inbox i
+    where i.inbox_id = any (array(select x.inbox_id from unnest(v_items) x)))
+  into v_now, v_max_depth, v_deadline_seconds, v_known from state.limits l;
 
   -- The items behind another one of their agent or of their output box; usually there are none.
   if v_ranked or (select count(distinct t) from unnest(v_heads) t) < cardinality(v_heads) then
@@ -59,8 +64,11 @@ begin
   -- Rows enter an agent's inbox only under its lock: a row that is absent now cannot appear during this call. A
   -- repeated id or correlation id inside one batch is the caller's error and fails the batch.
   with items as materialized (
-    select x.*, h.tid as head_tid, h.worker_target, h.turn_epoch + 1 as epoch, h.status = 'idle' as idle,
-      b.output_box_id,
+    select x.inbox_id, x.agent_turn_id, x.project_id, x.agent_id, coalesce(x.channel_id, 'public') as channel_id,
+      x.correlation_id, coalesce(x.recursion_depth, 0) as recursion_depth, x.traceparent, x.parent_step_id,
+      x.source_agent_id, x.source_agent_turn_id, x.source_step_id, coalesce(x.payload, '{}') as payload,
+      x.box is not null as boxed, x.ord, v_heads[x.ord] as head_tid, h.worker_target, h.turn_epoch + 1 as epoch,
+      h.status = 'idle' as idle, b.output_box_id,
       -- An idle agent with an empty queue and a free box takes its first turn at once; other turns are queued.
       h.status = 'idle' and x.ord <> all (v_later)
         and case when b.output_box_id is not distinct from h.home_box_id
@@ -73,8 +81,7 @@ begin
     from unnest(v_items) with ordinality as x (inbox_id, agent_turn_id, project_id, agent_id, channel_id,
       correlation_id, recursion_depth, traceparent, parent_step_id, source_agent_id, source_agent_turn_id,
       source_step_id, payload, box, given_context_box_id, given_output_box_id, ord)
-    cross join lateral (select h.ctid as tid, h.* from state.agent_state_head h
-      where h.ctid = v_heads[x.ord] offset 0) h
+    cross join lateral (select * from state.agent_state_head h where h.ctid = v_heads[x.ord] offset 0) h
     cross join lateral (select coalesce(x.given_output_box_id, h.output_box_id) as output_box_id) b
     where coalesce(x.recursion_depth, 0) <= v_max_depth
       and (x.given_context_box_id is null or exists (select from cards.boxes b
@@ -83,7 +90,7 @@ begin
         where b.box_id = x.given_output_box_id and b.project_id = x.project_id and b.kind = 'output' offset 0))
       and not exists (select from resource.project_agents a
         where a.project_id = x.project_id and a.agent_id = x.agent_id and a.status = 'retired' offset 0)
-      and not exists (select from state.agent_inbox i where i.inbox_id = x.inbox_id offset 0)
+      and (not v_known or not exists (select from state.agent_inbox i where i.inbox_id = x.inbox_id offset 0))
       and (x.correlation_id is null or not exists (select from state.agent_inbox i
         where i.project_id = x.project_id and i.agent_id = x.agent_id
         and i.correlation_id = x.correlation_id and i.message_type in ('turn', 'ui_action') offset 0))
@@ -91,10 +98,10 @@ begin
     insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
       turn_epoch, correlation_id, agent_turn_id, recursion_depth, traceparent, parent_step_id, source_agent_id,
       source_agent_turn_id, source_step_id, payload, created_at, in_queue, pending_xid)
-    select inbox_id, project_id, agent_id, worker_target, coalesce(channel_id, 'public'), 'turn',
+    select inbox_id, project_id, agent_id, worker_target, channel_id, 'turn',
       case when lease then 'pending' else 'queued' end,
-      case when lease then epoch end, correlation_id, agent_turn_id, coalesce(recursion_depth, 0), traceparent,
-      parent_step_id, source_agent_id, source_agent_turn_id, source_step_id, coalesce(payload, '{}'), v_now,
+      case when lease then epoch end, correlation_id, agent_turn_id, recursion_depth, traceparent,
+      parent_step_id, source_agent_id, source_agent_turn_id, source_step_id, payload, v_now,
       true, case when lease then pg_current_xact_id() end
     from items
   ), listed as (
@@ -102,18 +109,35 @@ begin
     select project_id, agent_id, worker_target, case when lease then 'pending' else 'queued' end,
       case when lease then pg_current_xact_id() end, v_now, inbox_id
     from items
+  ), leased as (
+    -- The move of state.lease, in the same statement: a second one would cost as much as the rest of this call.
+    update state.agent_state_head h set
+      status = 'dispatched', turn_epoch = x.epoch, active_agent_turn_id = x.agent_turn_id,
+      active_channel_id = x.channel_id, active_recursion_depth = x.recursion_depth, parent_step_id = x.parent_step_id,
+      trace_id = split_part(x.traceparent, '-', 2), context_box_id = x.payload ->> 'context_box_id',
+      output_box_id = x.output_box_id, expecting_correlation_id = null, holds = x.payload ? 'budget_id',
+      leased_at = v_now, shared_deaths = 0, awake = true, queued_since = v_now, updated_at = v_now,
+      turn_deadline = v_now + make_interval(secs => coalesce(h.turn_deadline_seconds, v_deadline_seconds))
+    from items x where x.lease and h.ctid = x.head_tid
+  ), announced as (
+    insert into state.outbox (project_id, channel_id, kind, status, agent_ids, agent_turn_ids, turn_epochs,
+      traceparents, created_at)
+    select project_id, channel_id, 'state', 'dispatched', array_agg(agent_id), array_agg(agent_turn_id),
+      array_agg(epoch), case when count(traceparent) > 0 then array_agg(traceparent) end, v_now
+    from items where lease group by project_id, channel_id, ord / state.messages_max()
   )
-  select array_agg(row('enqueued', project_id, agent_id, agent_turn_id, null, inbox_id, null, channel_id,
-    null)::state.verdict) filter (where not lease), coalesce(array_agg(inbox_id), '{}'), bool_or(idle and not lease),
-    bool_or(box is not null), array_agg(row(project_id, agent_id, agent_turn_id, inbox_id, channel_id,
-      coalesce(recursion_depth, 0), parent_step_id, traceparent, payload ->> 'context_box_id', output_box_id, null,
-      payload ? 'budget_id', v_now, head_tid)::state.leasing) filter (where lease), bool_or(set_back)
-  into v_done, v_new, v_left, v_boxed, v_leases, v_set_back from items;
+  select case when p_brief and count(*) > 1 and count(*) = cardinality(v_items) and bool_and(lease)
+      then (select array_agg(row('all_leased', p.project_id, p.agent_id, null, null, p.inbox_id, p.worker_target,
+          p.channel_id, null)::state.verdict)
+        from (select project_id, worker_target, channel_id, min(agent_id) as agent_id, min(inbox_id) as inbox_id
+          from items group by project_id, worker_target, channel_id) p)
+      else (select array_agg(row(case when lease then 'leased' else 'enqueued' end, project_id, agent_id, agent_turn_id,
+        case when lease then epoch end, inbox_id, case when lease then worker_target end, channel_id,
+        null)::state.verdict) from items) end,
+    coalesce(array_agg(inbox_id), '{}'), bool_or(idle and not lease), bool_or(boxed), bool_or(set_back)
+  into v_done, v_new, v_left, v_boxed, v_set_back from items;
   if v_done is not null then
     return query select * from unnest(v_done);
-  end if;
-  if v_leases is not null then
-    return query select * from state.lease(v_leases);
   end if;
   if v_set_back then
     -- The clock was set back: the new rows are older than the last one that was leased.
@@ -163,24 +187,23 @@ end $$;
 
 -- Enqueue for batches that contain turns with budgets: opens the budget of each new turn after its inbox row, in the
 -- fixed lock order. A missing purse rolls back the complete call.
--- Items: as for enqueue, some with budget: {budget_id, parent_budget_id?, token_limit?, cost_micros_limit?,
--- wall_ms_limit?}, whose id is also in the payload.
-create or replace function state.enqueue_budgeted(p_items json)
+-- Budgets: {inbox_id, project_id, agent_turn_id, budget: {budget_id, parent_budget_id?, token_limit?,
+-- cost_micros_limit?, wall_ms_limit?}}; the payload of the turn has the id of its budget too.
+create or replace function state.enqueue_budgeted(p_turns state.new_turn[], p_budgets json)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
-  v_verdicts state.verdict[] := array(select v from state.enqueue(array(
-    select x from json_populate_recordset(null::state.new_turn, p_items) x)) v);
+  v_verdicts state.verdict[] := array(select v from state.enqueue(p_turns) v);
   v_item json;
 begin
   for v_item in
     select json_build_object('budget_id', b.budget_id, 'project_id', x.project_id, 'agent_turn_id', x.agent_turn_id,
       'parent_budget_id', b.parent_budget_id, 'token_limit', b.token_limit, 'cost_micros_limit', b.cost_micros_limit,
       'wall_ms_limit', b.wall_ms_limit)
-    from json_to_recordset(p_items) as x (inbox_id text, project_id text, agent_turn_id text, budget json)
+    from json_to_recordset(p_budgets) as x (inbox_id text, project_id text, agent_turn_id text, budget json)
     cross join lateral json_to_record(x.budget) as b (budget_id text, parent_budget_id text, token_limit bigint,
       cost_micros_limit bigint, wall_ms_limit bigint)
-    where x.budget is not null and exists (select from unnest(v_verdicts) v
+    where exists (select from unnest(v_verdicts) v
       where v.inbox_id = x.inbox_id and v.what in ('enqueued', 'leased'))
     order by b.parent_budget_id
   loop

@@ -8,8 +8,9 @@ import type { Ids } from '../../../ports/ids.js'
 import { turnBudgetRow, type TurnBudget } from '../budgets/budgets.js'
 import { cardRow, resultFieldsCard, unknownCard, type FieldSpec } from '../cards.js'
 import { payloadMaxBytes, plainText, storable } from '../../content.js'
-import { traceparentOf } from '../../trace.js'
-import { call, type Verdict } from '../../verdict.js'
+import { checkTraceparent } from '../../trace.js'
+import { column, jsonColumn } from '../../columns.js'
+import { callVerb, type Verdict } from '../../verdict.js'
 
 export interface NewTurn {
   readonly projectId: string
@@ -22,6 +23,8 @@ export interface NewTurn {
   readonly outputBoxId?: string
   readonly channelId?: string
   readonly correlationId?: string
+  /** The conversation that the turn belongs to. An agent with memory `session` knows its earlier turns (T9.3). */
+  readonly sessionId?: string
   /** The inbox row's id, if the caller has a permanent id for this request: repeating the call with it changes nothing. */
   readonly inboxId?: string
   readonly recursionDepth?: number
@@ -44,17 +47,46 @@ export interface Enqueued {
 // Far above any configured limit, and small enough for the column.
 const depthMax = 1_000_000
 
+/** `all_leased`: all turns of the call were leased; one per place to ring. */
 export type EnqueueVerdict =
+  | Verdict<'all_leased'>
   | Verdict<'duplicate', { readonly inbox_id: string; readonly status: string }>
   | Verdict<'enqueued' | 'leased' | 'unknown_agent' | 'recursion_depth_exceeded' | 'agent_retired' | 'unknown_box'>
 
-type Row = Readonly<Record<string, unknown>> & {
+/** The columns of `state.new_turn`, in its order, with their types. */
+const newTurn = {
+  inbox_id: 'text',
+  agent_turn_id: 'text',
+  project_id: 'text',
+  agent_id: 'text',
+  channel_id: 'text',
+  correlation_id: 'text',
+  recursion_depth: 'int',
+  traceparent: 'text',
+  parent_step_id: 'text',
+  source_agent_id: 'text',
+  source_agent_turn_id: 'text',
+  source_step_id: 'text',
+  payload: 'jsonb',
+  box: 'jsonb',
+  given_context_box_id: 'text',
+  given_output_box_id: 'text',
+} as const
+const columnNames = Object.keys(newTurn) as (keyof typeof newTurn)[]
+
+type Row = Readonly<Record<keyof typeof newTurn, string | number | undefined>> & {
   readonly inbox_id: string
+  readonly agent_turn_id: string
   readonly project_id: string
   readonly agent_id: string
   readonly correlation_id: string | undefined
   readonly budget: { readonly budget_id: string } | undefined
 }
+
+const turnsOfColumns = `array(select row(${columnNames.map((name) => `x.${name}`).join(', ')})::state.new_turn
+  from unnest(${Object.values(newTurn)
+    .map((type, at) => `$${at + 1}::${type}[]`)
+    .join(', ')}) as x (${columnNames.join(', ')}))`
 
 /** Checks a turn and creates its ids. Throws InvalidInput before anything is written. */
 export function turnRow(ids: Ids, turn: NewTurn): Row {
@@ -78,13 +110,12 @@ export function turnRow(ids: Ids, turn: NewTurn): Row {
   }
   const box = cards.length > 0 ? { box_id: ids.next(), cards } : undefined
   const budget = turn.budget === undefined ? undefined : turnBudgetRow(ids, turn.budget)
-  const payload = {
-    ...turn.payload,
+  const payload = withPointers(turn.payload, {
     context_box_id: box?.box_id ?? turn.contextBoxId,
     output_box_id: turn.outputBoxId,
     budget_id: budget?.budget_id,
-  }
-  storable(payload, 'the payload', payloadMaxBytes)
+    session_id: optional(turn.sessionId, 'session_id'),
+  })
   const depth = turn.recursionDepth ?? 0
   if (!Number.isInteger(depth) || depth < 0 || depth > depthMax) {
     throw new InvalidInput(`"recursion_depth" must be a whole number from 0 to ${depthMax}`, {
@@ -99,17 +130,34 @@ export function turnRow(ids: Ids, turn: NewTurn): Row {
     channel_id: turn.channelId === undefined ? undefined : token(turn.channelId, 'channel'),
     correlation_id: optional(turn.correlationId, 'correlation_id'),
     recursion_depth: depth,
-    traceparent: traceparentOf(agentTurnId, turn.traceparent),
+    traceparent: checkTraceparent(turn.traceparent),
     parent_step_id: optional(turn.parentStepId, 'parent_step_id'),
     source_agent_id: optional(turn.source?.agentId, 'source_agent_id'),
     source_agent_turn_id: optional(turn.source?.agentTurnId, 'source_agent_turn_id'),
     source_step_id: optional(turn.source?.stepId, 'source_step_id'),
-    payload,
-    box,
+    payload: storable(payload, 'the payload', payloadMaxBytes),
+    box: box === undefined ? undefined : JSON.stringify(box),
     given_context_box_id: turn.contextBoxId,
     given_output_box_id: turn.outputBoxId,
     budget,
   }
+}
+
+interface Pointers {
+  readonly context_box_id: string | undefined
+  readonly output_box_id: string | undefined
+  readonly budget_id: string | undefined
+  readonly session_id: string | undefined
+}
+
+/** The payload with the pointers of the turn. A caller's payload never sets one of them. */
+function withPointers(payload: NewTurn['payload'], pointers: Pointers): object {
+  const isPlain = typeof payload === 'object' && Object.getPrototypeOf(payload) === Object.prototype
+  for (const name in pointers)
+    if (!isPlain || name in payload || pointers[name as keyof Pointers] !== undefined)
+      return { ...payload, ...pointers }
+  // Hot path: most turns have none, and a copy is dearer than the check.
+  return payload ?? {}
 }
 
 function optional(text: string | undefined, what: string): string | undefined {
@@ -122,18 +170,59 @@ export async function enqueue(
   rows: readonly Row[],
 ): Promise<{ results: (Enqueued | InvalidInput)[]; verdicts: EnqueueVerdict[] }> {
   // The same correlation id twice in one batch is one turn.
-  const firsts = new Map(rows.toReversed().map((row) => [keyOf(row), row]))
-  const verb = rows.some((row) => row.budget !== undefined) ? 'enqueue_budgeted' : 'enqueue'
-  const verdicts = await call<EnqueueVerdict>(db, verb, [...firsts.values()].toReversed()).catch(unknownCard)
-  // A turn that the call first enqueued and then leased has two verdicts: the later one counts.
-  const byRow = new Map(verdicts.map((verdict) => [verdict.inbox_id, verdict]))
+  const firsts = new Map<string, Row>()
+  for (const row of rows) {
+    const key = keyOf(row)
+    if (!firsts.has(key)) firsts.set(key, row)
+  }
+  const verdicts = await callEnqueue(db, firsts.size === rows.length ? rows : [...firsts.values()]).catch(unknownCard)
+  const resultOf = verdicts[0]?.what === 'all_leased' ? leased : byVerdict(verdicts)
   const results = rows.map((row) => {
     const first = firsts.get(keyOf(row))!
-    const result = enqueued(first, byRow)
+    const result = resultOf(first)
     return first === row || result instanceof InvalidInput ? result : { ...result, duplicate: true }
   })
   return { results, verdicts }
 }
+
+const leased = (row: Row): Enqueued => ({
+  agentTurnId: row.agent_turn_id,
+  inboxId: row.inbox_id,
+  status: 'pending',
+  duplicate: false,
+})
+
+function byVerdict(verdicts: readonly EnqueueVerdict[]): (row: Row) => Enqueued | InvalidInput {
+  // A turn that the call first enqueued and then leased has two verdicts: the later one counts.
+  const byRow = new Map<string, EnqueueVerdict>()
+  for (const verdict of verdicts) byRow.set(verdict.inbox_id, verdict)
+  return (row) => enqueued(row, byRow)
+}
+
+async function callEnqueue(db: Queryable, rows: readonly Row[]): Promise<EnqueueVerdict[]> {
+  const columns = columnNames.map((name) =>
+    newTurn[name] === 'jsonb'
+      ? jsonColumn(rows, (row) => row[name] as string | undefined)
+      : column(rows, (row) => row[name]),
+  )
+  const budgets = rows.filter((row) => row.budget !== undefined)
+  if (budgets.length === 0) {
+    const text = `select * from state.enqueue(${turnsOfColumns}, true)`
+    return callVerb(db, { name: 'bw_enqueue', text, values: columns })
+  }
+  return callVerb(db, {
+    name: 'bw_enqueue_budgeted',
+    text: `select * from state.enqueue_budgeted(${turnsOfColumns}, $${columns.length + 1}::json)`,
+    values: [...columns, JSON.stringify(budgets.map(budgetItem))],
+  })
+}
+
+const budgetItem = ({ inbox_id, project_id, agent_turn_id, budget }: Row) => ({
+  inbox_id,
+  project_id,
+  agent_turn_id,
+  budget,
+})
 
 function keyOf(row: Row): string {
   return row.correlation_id === undefined ? row.inbox_id : `${row.project_id} ${row.agent_id} ${row.correlation_id}`

@@ -44,7 +44,7 @@ begin
     select r.project_id, 'bw.v1.' || r.project_id || '.' || r.active_channel_id || '.evt.agent.' || r.agent_id
       || '.state', 'state',
       jsonb_strip_nulls(jsonb_build_object('agent_turn_id', r.active_agent_turn_id, 'agent_id', r.agent_id, 'status',
-        'running', 'turn_epoch', r.turn_epoch, 'traceparent', i.traceparent,
+        'running', 'turn_epoch', r.turn_epoch, 'traceparent', state.trace_of(i.agent_turn_id, i.traceparent),
         'metadata', jsonb_build_object('activity', 'thinking', 'waiting_tool_count', 0))), r.active_agent_turn_id, v_now
     from resumed r left join lateral state.turn_row(r.active_agent_turn_id) i on true
   )

@@ -66,7 +66,7 @@ begin
       insert into state.edges (edge_id, project_id, primitive, edge_phase, target_agent_id,
         target_agent_turn_id, correlation_id, trace_id, created_at)
       select inbox_id, project_id, 'report', 'response', agent_id, agent_turn_id, agent_turn_id,
-        split_part(traceparent, '-', 2), v_now from written
+        split_part(state.trace_of(agent_turn_id, traceparent), '-', 2), v_now from written
     )
     select array_agg(agent_turn_id) into v_ended from written;
     return query select s.* from (

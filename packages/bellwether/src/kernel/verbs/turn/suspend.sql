@@ -2,9 +2,11 @@
 -- publishes the commands after the commit; they carry pointers, never arguments. The declaration in resource.tools
 -- applies where the call sets nothing. A call with hosted_by needs no command. A call whose subject is the PMO's, or
 -- that names a pmo_tool and is not declared, waits for a PMO (T3.3e). Batches (p_fork, see open_batches) are created
--- with the waits that they answer; a caller with batches sends one item.
+-- with the waits that they answer; a caller with batches sends one item. A call of a tool that is declared with
+-- approve: ask waits for a person, unless a grant covers it.
 -- Items: {project_id, agent_id, agent_turn_id, turn_epoch, step_id, calls: [{tool_call_id, tool_name, card_id,
--- arguments, after_execution?, timeout_seconds?, idempotent?, hosted_by?, pmo_tool?}]}.
+-- arguments, after_execution?, timeout_seconds?, idempotent?, hosted_by?, pmo_tool?, shown?}]}. shown: what people see
+-- instead of the tool's name.
 create or replace function state.suspend(p_items json, p_suspend_seconds double precision, p_fork json default null)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -34,15 +36,19 @@ begin
         greatest(p_suspend_seconds, c.timeout_seconds, state.seconds(t.options -> 'suspend_timeout_seconds'),
         state.seconds(t.options -> 'timeout_seconds')) as seconds,
         coalesce(t.target_subject, 'cmd.sys.pmo.internal.' || c.pmo_tool, 'cmd.tool.' || c.tool_name || '.call')
-        as target, c.hosted_by, h.active_channel_id, h.output_box_id, i.traceparent,
-        case when i.message_type = 'ui_action' then i.payload end as action
+        as target, case when t.options ->> 'approve' = 'ask' then null else c.hosted_by end as hosted_by,
+        t.options ->> 'approve' = 'ask' and state.granted(x.project_id, x.agent_id, x.agent_turn_id, c.tool_name,
+        coalesce(c.arguments, '{}')) is null as asks, t.options ->> 'approve' = 'ask' as needs_approval,
+        h.active_channel_id, h.output_box_id,
+        state.trace_of(i.agent_turn_id, i.traceparent) as traceparent,
+        case when i.message_type = 'ui_action' then i.payload end as action, coalesce(c.shown, c.tool_name) as shown
       from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint,
         step_id text, calls json)
       cross join lateral rows from (json_to_recordset(x.calls) as (tool_call_id text, tool_name text, card_id text,
         arguments jsonb, after_execution text, timeout_seconds double precision, idempotent boolean,
-        hosted_by text, pmo_tool text)) with ordinality
+        hosted_by text, pmo_tool text, shown text)) with ordinality
         as c (tool_call_id, tool_name, card_id, arguments, after_execution, timeout_seconds, idempotent, hosted_by,
-        pmo_tool, ord)
+        pmo_tool, shown, ord)
       cross join lateral state.head(x.project_id, x.agent_id) h
       left join lateral state.turn_row(x.agent_turn_id) i on true
       left join resource.tools t on t.project_id = x.project_id and t.tool_name = c.tool_name
@@ -62,14 +68,15 @@ begin
     ), waits as (
       insert into state.turn_waiting_tools (project_id, agent_id, agent_turn_id, turn_epoch, step_id, tool_call_id,
         tool_name, tool_call_card_id, after_execution, idempotent, started_by, started_at, sent_at, created_at,
-        pmo_tool)
+        pmo_tool, approval)
       select project_id, agent_id, agent_turn_id, turn_epoch, step_id, tool_call_id, tool_name, card_id,
         after_execution, idempotent, hosted_by,
         case when hosted_by is not null then v_now end, v_now, v_now,
-        case when starts_with(target, 'cmd.sys.pmo.internal.') then split_part(target, '.', 5) end from calls
+        case when starts_with(target, 'cmd.sys.pmo.internal.') then split_part(target, '.', 5) end,
+        case when asks then 'waiting' when needs_approval then 'allowed' end from calls
     ), sums as (
       select project_id, agent_id, agent_turn_id, turn_epoch, active_channel_id, traceparent, count(*)::int as waiting,
-        max(seconds) as seconds, min(tool_name) as tool from calls group by 1, 2, 3, 4, 5, 6
+        max(seconds) as seconds, min(shown) as tool from calls group by 1, 2, 3, 4, 5, 6
     ), announced as (
       -- One statement, in order: the commands, then the state event.
       insert into state.outbox (project_id, subject, kind, payload, agent_turn_id, created_at)
@@ -79,7 +86,7 @@ begin
           jsonb_build_object('agent_id', agent_id, 'agent_turn_id', agent_turn_id, 'turn_epoch', turn_epoch,
             'step_id', step_id, 'tool_call_id', tool_call_id, 'tool_name', tool_name, 'after_execution',
             after_execution, 'tool_call_card_id', card_id, 'traceparent', traceparent) as payload, agent_turn_id, ord
-        from calls where hosted_by is null
+        from calls where hosted_by is null and asks is not true
         union all
         select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.evt.agent.' || agent_id || '.state',
           'state',
@@ -98,6 +105,15 @@ begin
     if p_fork is not null then
       perform state.open_batches(p_fork);
     end if;
+    perform state.open_call_approval(w.project_id, w.tool_call_id,
+      coalesce(state.seconds(t.options -> 'approve_within_seconds'), 3600), h.resume_seconds)
+    from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint,
+      calls json)
+    cross join lateral json_array_elements(x.calls) c
+    join state.turn_waiting_tools w on w.project_id = x.project_id and w.tool_call_id = c ->> 'tool_call_id'
+    join resource.tools t on t.project_id = w.project_id and t.tool_name = w.tool_name
+    cross join lateral state.head(x.project_id, x.agent_id) h
+    where w.approval = 'waiting' and x.agent_turn_id || ' ' || x.turn_epoch = any (v_live);
   end if;
 
   return query

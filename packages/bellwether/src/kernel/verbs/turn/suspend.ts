@@ -64,7 +64,7 @@ export async function suspend(
   suspendSeconds: number,
 ): Promise<Suspended> {
   const { calls } = suspension
-  const distinct = new Set(calls.map((one) => one.toolCallId))
+  const distinct = new Set(calls.map((call) => call.toolCallId))
   if (calls.length === 0 || calls.length > callsMax || distinct.size !== calls.length) {
     throw new InvalidInput(`A turn suspends on 1 to ${callsMax} tool calls with distinct ids (got ${calls.length})`, {
       code: 'invalid_tool_calls',

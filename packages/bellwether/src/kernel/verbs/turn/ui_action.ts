@@ -7,7 +7,7 @@ import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
 import { payloadMaxBytes, plainText, storable } from '../../content.js'
 import { isBuiltInTool } from '../../pmo-tools.js'
-import { traceparentOf } from '../../trace.js'
+import { checkTraceparent } from '../../trace.js'
 import { call, type Verdict } from '../../verdict.js'
 
 export interface UiAction {
@@ -46,7 +46,7 @@ export async function uiAction(db: Queryable, ids: Ids, action: UiAction): Promi
       agent_id: token(action.agentId, 'agent'),
       action_id: action.actionId,
       channel_id: action.channelId === undefined ? undefined : token(action.channelId, 'channel'),
-      traceparent: traceparentOf(agentTurnId, action.traceparent),
+      traceparent: checkTraceparent(action.traceparent),
       payload,
       built_in: isBuiltInTool(payload.tool_name),
     },

@@ -157,7 +157,7 @@ begin
 end $$;
 
 -- Marks agents that have been idle for p_idle_seconds as not awake, so that sweeps no longer read their heads.
-create or replace function state.rest_agents(p_idle_seconds double precision, p_limit int) returns int
+create or replace function state.mark_idle_agents(p_idle_seconds double precision, p_limit int) returns int
 language plpgsql as $$
 #variable_conflict use_column
 declare

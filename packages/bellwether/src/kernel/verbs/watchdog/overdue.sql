@@ -30,9 +30,11 @@ begin
   from state.agent_state_head h
   left join targets t on t.worker_target = h.worker_target
   cross join lateral (
-    -- W2.9: the absolute deadline of a turn, which beats do not extend.
+    -- W2.9: the absolute deadline of a turn, which beats do not extend. It does not pass while the turn is parked.
     select 'timeout' as outcome, 'turn_deadline' as error
     where h.turn_deadline < p_now
+      and not (h.status = 'suspended' and h.leased_at > p_now - state.parked_max()
+        and exists (select from state.parked_turns p where p.agent_turn_id = h.active_agent_turn_id))
       and p_now - s.watching_since > least(h.turn_deadline - h.leased_at, make_interval(secs => s.active_reap_seconds))
     union all
     -- W2.5: live workers of the turn's target have room and do not start the turn.

@@ -14,7 +14,7 @@ begin
     delete from state.outbox e where (e.xid, e.event_id) in (
       select o.xid, o.event_id from (select * from state.outbox order by xid, event_id limit p_limit) o
       where o.created_at < v_before)
-    returning e.xid, e.event_id + state.has_second_message(e)::int as event_id
+    returning e.xid, state.last_event_id(e) as event_id
   ), counted as (select count(*) as rows from gone),
   marked as (
     insert into state.event_cursors as c (name, xid, event_id, updated_at)
@@ -27,15 +27,24 @@ begin
   -- Ids sort by time, so the oldest rows come first without an index on ended_at. Refused and skipped rows go with
   -- them.
   v_rows_gone := array(select i.inbox_id from (select * from state.agent_inbox order by inbox_id limit 4 * p_limit) i
-    where i.ended_at < v_before or (i.created_at < v_before and (i.status in ('error', 'skipped')
+    -- An imported turn is kept from its import on.
+    where (i.ended_at < v_before and coalesce(i.archived_at, i.ended_at) < v_before)
+      or (i.created_at < v_before and (i.status in ('error', 'skipped')
       or (i.status = 'consumed' and i.message_type not in ('turn', 'ui_action')))));
   v_turns := array(select i.agent_turn_id from unnest(v_rows_gone) g cross join lateral state.inbox_row(g) i
     where i.message_type in ('turn', 'ui_action') and i.agent_turn_id is not null);
   delete from state.turn_waiting_tools w using unnest(v_turns) t where w.agent_turn_id = t;
   delete from state.turn_resume_ledger l using unnest(v_turns) t where l.agent_turn_id = t;
   delete from state.agent_steps s using unnest(v_turns) t where s.agent_turn_id = t;
+  delete from state.transcript s using unnest(v_turns) t where s.agent_turn_id = t;
+  delete from state.program_sessions s using unnest(v_turns) t where s.agent_turn_id = t;
+  delete from state.turn_messages m using unnest(v_turns) t where m.agent_turn_id = t;
   delete from state.reservations r using unnest(v_turns) t where r.agent_turn_id = t;
   delete from state.budgets b using unnest(v_turns) t where b.agent_turn_id = t and b.closed_at is not null;
+  delete from state.approvals a using unnest(v_turns) t where a.agent_turn_id = t;
+  delete from state.approval_grants g using unnest(v_turns) t where g.agent_turn_id = t;
+  delete from state.lease_tokens k using unnest(v_turns) t where k.agent_turn_id = t;
+  delete from state.turn_memories m using unnest(v_turns) t where m.agent_turn_id = t;
   delete from state.force_terminations f using unnest(v_turns) t where f.agent_turn_id = t;
   delete from state.edges e using unnest(v_rows_gone) g where e.edge_id = g;
   delete from state.agent_inbox i using unnest(v_rows_gone) g where i.inbox_id = g;
@@ -70,5 +79,17 @@ begin
   -- Purses that pay for no turn any more.
   delete from state.budgets b where b.agent_turn_id is null and b.open_children = 0 and b.updated_at < v_before;
   delete from state.workers w where w.seen_at < v_before;
+  delete from state.spending_periods p where p.ends_at < v_before;
+  delete from state.account_holds a where coalesce(a.ended_at, a.until) < v_before;
+  delete from state.notices n where (n.notice_id, n.channel) in (
+    select o.notice_id, o.channel from state.notices o where o.created_at < v_before and o.open_tool_call_id is null
+    order by o.created_at limit p_limit);
+  get diagnostics v_rows = row_count;
+  v_sum := v_sum + v_rows;
+  delete from state.schedule_fires f where (f.project_id, f.schedule_id, f.instant, f.kind) in (
+    select o.project_id, o.schedule_id, o.instant, o.kind from state.schedule_fires o where o.created_at < v_before
+    order by o.created_at limit p_limit);
+  get diagnostics v_rows = row_count;
+  v_sum := v_sum + v_rows;
   return v_sum;
 end $$;

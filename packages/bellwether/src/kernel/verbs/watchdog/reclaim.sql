@@ -3,7 +3,8 @@
 -- counts only since p_watching_since; a call that arrives after p_valid_until does nothing (W2.10).
 -- A death is charged only to a turn that was alone in its worker. If several turns shared the worker, none is
 -- charged: the shared deaths of each grow by one, and claim runs it beside fewer turns, until the culprit is alone. If
--- the worker was shutting down, nothing is charged. The PMO reaps a turn with p_max_deaths charged deaths.
+-- the worker was shutting down, or the turn waited for a person's approval, nothing is charged. The PMO reaps a turn
+-- with p_max_deaths charged deaths.
 create or replace function state.reclaim(p_target text, p_timeout_seconds double precision, p_max_deaths int,
   p_watching_since timestamptz, p_valid_until timestamptz, p_limit int)
 returns setof state.verdict language plpgsql as $$
@@ -19,7 +20,10 @@ begin
   if p_watching_since > v_cutoff or v_now > p_valid_until then return; end if;
 
   with silent as materialized (
-    select i.inbox_id, i.claimed_by, i.processed_at, h.holds, h.shared_deaths, w.drained_at, w.shared_death_at
+    select i.inbox_id, i.agent_turn_id, i.claimed_by, i.processed_at, h.holds, h.shared_deaths, w.shared_death_at,
+      -- A turn whose program only waits for a person does not kill its worker. The deadline bounds the wait.
+      w.drained_at is not null or exists (select from state.approvals a where a.agent_turn_id = i.agent_turn_id
+        and a.status = 'waiting' and a.deadline > v_now) as blameless
     from (
       select t.inbox_id from state.agent_state_head h cross join lateral state.turn_row(h.active_agent_turn_id) t
       where h.awake and h.worker_target = p_target and h.status = 'running' and h.updated_at < v_cutoff
@@ -44,21 +48,22 @@ begin
       and i.claimed_by in (select s.claimed_by from silent s)
     group by 1
   ), judged as (
-    select s.*, s.drained_at is null and (coalesce(c.turns, 1) <= 1
+    select s.*, not s.blameless and (coalesce(c.turns, 1) <= 1
         and coalesce(s.shared_death_at < s.processed_at, true)
       -- After this many shared deaths a turn is alone in any worker. The limit only bounds the retries if it is not.
       or s.shared_deaths >= 10) as charged
     from silent s left join neighbours c on c.claimed_by = s.claimed_by
   )
   select array_agg(j.inbox_id), coalesce(array_agg(j.inbox_id) filter (where j.charged), '{}'),
-    coalesce(array_agg(j.inbox_id) filter (where not j.charged and j.drained_at is null), '{}'), bool_or(j.holds)
+    coalesce(array_agg(j.inbox_id) filter (where not j.charged and not j.blameless), '{}'), bool_or(j.holds)
   into v_silent, v_charged, v_sharing, v_holds from judged j;
   if v_silent is null then return; end if;
 
-  -- The last death: only count it. The row does not return to pending, and the PMO ends the turn.
+  -- The last death: only count it. The row does not return to pending, and the PMO ends the turn. Counting does not
+  -- change the head, so a watchdog that counted it just before the lock above is seen only here.
   update state.agent_inbox i set deaths = i.deaths + 1
   from unnest(v_charged) s cross join lateral state.inbox_row(s) r
-  where i.inbox_id = s and r.deaths + 1 >= p_max_deaths and r.message_type in ('turn', 'ui_action');
+  where i.inbox_id = s and r.deaths = p_max_deaths - 1 and r.message_type in ('turn', 'ui_action');
 
   return query
   with silent as materialized (
@@ -182,7 +187,7 @@ create or replace function state.reclaimed_event(p_inbox_id text, out subject te
 language sql stable as $$
   select 'bw.v1.' || i.project_id || '.' || i.channel_id || '.evt.agent.' || i.agent_id || '.state',
     jsonb_strip_nulls(jsonb_build_object('agent_turn_id', i.agent_turn_id, 'agent_id', i.agent_id, 'status', 'running',
-      'turn_epoch', i.turn_epoch + 1, 'traceparent', i.traceparent, 'metadata',
+      'turn_epoch', i.turn_epoch + 1, 'traceparent', state.trace_of(i.agent_turn_id, i.traceparent), 'metadata',
       jsonb_build_object('waiting_tool_count', 0, 'reclaimed', true)))
   from state.inbox_row(p_inbox_id) i
 $$;

@@ -9,7 +9,8 @@ begin
   return query
   with unstarted as materialized (
     select w.project_id, w.tool_call_id, w.agent_id, w.agent_turn_id, w.turn_epoch, w.step_id, w.tool_name,
-      w.after_execution, w.tool_call_card_id, h.active_channel_id, i.traceparent,
+      w.after_execution, w.tool_call_card_id, h.active_channel_id,
+      state.trace_of(i.agent_turn_id, i.traceparent) as traceparent,
       coalesce('cmd.sys.pmo.internal.' || w.pmo_tool, t.target_subject, 'cmd.tool.' || w.tool_name || '.call') as target
     from state.agent_state_head h
     join state.turn_waiting_tools w on w.agent_turn_id = h.active_agent_turn_id and w.turn_epoch = h.turn_epoch
@@ -17,7 +18,8 @@ begin
     left join resource.tools t on t.project_id = w.project_id and t.tool_name = w.tool_name
     where h.awake and h.active_agent_turn_id is not null and h.status = 'suspended' and h.worker_target = p_target
       and h.resume_deadline > v_now
-      and w.wait_status = 'waiting' and w.sent_at < v_now - make_interval(secs => p_older_than_seconds)
+      and w.wait_status = 'waiting' and w.approval is distinct from 'waiting'
+      and w.sent_at < v_now - make_interval(secs => p_older_than_seconds)
       -- 30 seconds: longer than a host needs to recover from a database restart.
       and (w.started_by is null or w.idempotent
         and w.host_beat_at < v_now - greatest(interval '30 seconds', make_interval(secs => p_older_than_seconds)))

@@ -13,7 +13,7 @@ export const sweepMax = 500
 // Scanning every active head costs more than ending some of them: one scan ends up to this many turns.
 export const reapMax = 2_000
 
-export type GuardVerdict = EndingVerdict | Verdict<'retried' | 'woken' | 'skipped'>
+export type GuardVerdict = EndingVerdict | Verdict<'retried' | 'woken' | 'skipped'> | ReportVerdict
 
 export interface ReapSettings {
   readonly dispatchedTimeoutSeconds: number
@@ -116,7 +116,11 @@ const idleMax = 5_000
 
 /** Marks agents that have been idle for a while as not awake, so that sweeps no longer read their heads. */
 export async function markIdleAgents(db: Queryable): Promise<void> {
-  await db.query({ name: 'bw_rest_agents', text: 'select state.rest_agents($1, $2)', values: [idleSeconds, idleMax] })
+  await db.query({
+    name: 'bw_mark_idle_agents',
+    text: 'select state.mark_idle_agents($1, $2)',
+    values: [idleSeconds, idleMax],
+  })
 }
 
 /** Resets signs of life that lie in the future because the clock was set back. */

@@ -82,9 +82,12 @@ export async function callInSequence(
   let planned = call.first
   let { shape } = planned
   let outcome = await call.ask(planned)
-  for (const action of call.sequence) {
+  const limit = outcome.budget.shortage?.spending
+  // A spending limit has one action of its own.
+  const sequence = limit === undefined ? call.sequence : limit.action === 'hold' ? [] : [limit.action]
+  for (const action of sequence) {
     const { shortage } = outcome.budget
-    if (outcome.asked.what !== 'refused' || endsTurn(action) || shortage === undefined || shortage.outOfTime) break
+    if (outcome.result.what !== 'refused' || endsTurn(action) || shortage === undefined || shortage.outOfTime) break
     const changed = shapedBy(action, shape, call.options)
     if (changed === undefined) continue
     shape = changed

@@ -2,6 +2,7 @@
  * The ending of a model's turn that failed: its outcome, and a deliverable with the reason and the work so far (H7.5). Pure and
  * bounded.
  */
+import { budgetExceeded, plural, type DegradeAction } from '@bellwether/protocol'
 import type { Delivered } from '../stored-result.js'
 import { cut } from './messages.js'
 import type { Transcript } from './transcript.js'
@@ -9,15 +10,23 @@ import type { Transcript } from './transcript.js'
 const soFarMaxChars = 50_000
 const linesMax = 100
 
-export function failed(transcript: Transcript, code: string, message: string): Delivered {
+export const usedUp = (what: 'time' | 'budget') => `The ${what} of this turn is used up`
+
+/** `manual_handoff` adds what a person needs to continue. */
+export function ended(transcript: Transcript, code: string, message: string, ending: DegradeAction): Delivered {
+  const isHandoff = code === budgetExceeded && ending === 'manual_handoff'
+  return isHandoff ? handedOver(transcript, code, message) : failed(transcript, code, message)
+}
+
+function failed(transcript: Transcript, code: string, message: string): Delivered {
   const text = [sentence(message), soFar(transcript)].filter((part) => part !== '').join('\n\n')
   return { deliver: { text }, status: 'failed', error: code }
 }
 
 /** As `failed`, with a list of all calls for the person who continues the work. */
-export function handedOver(transcript: Transcript, code: string, message: string): Delivered {
+function handedOver(transcript: Transcript, code: string, message: string): Delivered {
   const parts = [
-    `${sentence(message)} Handed over after ${transcript.last} step(s): a person must continue from here.`,
+    `${sentence(message)} Handed over after ${plural(transcript.last, 'step')}: a person must continue from here.`,
     workDone(transcript),
     soFar(transcript),
   ]

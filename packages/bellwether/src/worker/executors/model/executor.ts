@@ -11,7 +11,7 @@ import { openLimiter, type Limiter } from '../../../ports/model/limiter.js'
 import type { Model, ModelPart } from '../../../ports/model/model.js'
 import type { Models } from '../../../ports/model/providers.js'
 import type { RetryPolicy } from '../../../ports/retry.js'
-import type { AgentFunction } from '../../agent.js'
+import type { AgentFunction, TurnContext } from '../../agent.js'
 import { withLimits } from '../../budget-watch.js'
 import type { Hydrated } from '../../hydrate.js'
 import type { Toolbox } from '../../tools/tool.js'
@@ -75,17 +75,22 @@ export function openModelExecutor(options: ModelExecutorOptions): ModelExecutor 
     }
   }
 
-  function streamTo(turn: Fence): ((part: ModelPart) => void) | undefined {
+  /** Streams to the transcript, and to the chunks if there are any. */
+  function streamTo(context: TurnContext): (part: ModelPart) => void {
     const { onChunk } = options
-    if (onChunk === undefined) return undefined
-    let broken = false
+    let broken = onChunk === undefined
+    let last: string | undefined
     return (part) => {
-      if (broken || (part.kind !== 'text' && part.kind !== 'thought') || part.text === '') return
+      if (part.kind === 'finish') last = undefined
+      if ((part.kind !== 'text' && part.kind !== 'thought') || part.text === '') return
+      context.say({ kind: part.kind, content: part.text, continued: last === part.kind })
+      last = part.kind
+      if (broken || onChunk === undefined) return
       try {
-        onChunk(turn, part)
+        onChunk(context.turn, part)
       } catch (error) {
         broken = true
-        log.warn({ err: error, agent_turn_id: turn.agentTurnId }, 'model output no longer streamed')
+        log.warn({ err: error, agent_turn_id: context.turn.agentTurnId }, 'model output no longer streamed')
       }
     }
   }
@@ -97,6 +102,7 @@ export function openModelExecutor(options: ModelExecutorOptions): ModelExecutor 
         let model: Model
         try {
           model = models(spec.model)
+          if (spec.account !== undefined) model = { ...model, account: spec.account }
         } catch (error) {
           if (!(error instanceof InvalidInput)) throw error
           const hint = error.hint === undefined ? '' : ` (${error.hint})`
@@ -118,10 +124,10 @@ export function openModelExecutor(options: ModelExecutorOptions): ModelExecutor 
           limiter: limiterOf(model),
           cheaper: () => cheaperOf(spec),
           toolbox: (known) => options.toolbox(turn, known, spec),
-          onPart: streamTo(turn),
+          onPart: streamTo(context),
         })
       }
-      return withLimits(agent, spec.budget)
+      return withLimits(agent, spec.budget, { model: spec.model, reserves: true })
     },
   }
 }

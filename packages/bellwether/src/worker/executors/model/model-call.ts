@@ -1,9 +1,9 @@
 /**
- * One model call of a turn: through the account's limiter, within the turn's budget, with streamed parts. Each try has its own
- * reservation id (step, epoch, try), so that a repetition after a crash makes a new reservation.
+ * One model call of a turn: unless its account is held, through the account's limiter, within the turn's budget, with streamed parts.
+ * Each try has its own reservation id, so that a repetition after a crash or a hold makes a new reservation.
  */
-import { defined, type Clock, type Log, type Random } from '@bellwether/base'
-import { callModel, type ModelCallResult, type ModelTimeouts } from '../../../ports/model/call-model.js'
+import type { Clock, Log, Random } from '@bellwether/base'
+import { callModel, isParked, type ModelCallResult, type ModelTimeouts } from '../../../ports/model/call-model.js'
 import type { Limiter } from '../../../ports/model/limiter.js'
 import type { Model, ModelRequest, ModelPart } from '../../../ports/model/model.js'
 import { promptTokens } from '../../../ports/model/tokens.js'
@@ -36,10 +36,12 @@ export interface ModelCall extends ModelCallPorts {
 }
 
 export interface CallOutcome {
-  readonly asked: ModelCallResult
+  readonly result: ModelCallResult
   readonly budget: TurnBudget
   /** The estimated prompt tokens, before the correction factor. */
   readonly estimated: number
+  /** From the request of the last try to the first part of its answer; undefined: it has not answered. */
+  readonly firstTokenMs: number | undefined
 }
 
 /** `round` distinguishes the calls of one step. */
@@ -48,7 +50,12 @@ export async function callWithinBudget(call: ModelCall, request: ModelRequest, r
   const budget = openTurnBudget(call)
   const estimated = promptTokens(request)
   const limit = { promptTokens: Math.ceil(estimated * factor), answerTokens: request.maxOutputTokens }
-  const asked = await callModel(model, request, {
+  const { accounts } = context
+  const { account } = model
+  let entered: 'free' | 'probe' | undefined
+  let requestedMs = 0
+  let firstTokenMs: number | undefined
+  const result = await callModel(model, request, {
     clock,
     random,
     log,
@@ -61,12 +68,37 @@ export async function callWithinBudget(call: ModelCall, request: ModelRequest, r
       return Math.min(patienceMs, budget.timeLeftMs)
     },
     signal: context.signal,
-    beforeTry: (tries) => budget.begin(`${stepId}:${context.turn.turnEpoch}:${round}.${tries}`, limit),
+    parkAfterMs: accounts?.parkAfterMs,
+    async beforeTry(tries) {
+      entered = await accounts?.enter(account)
+      const begun = await budget.begin(
+        `${stepId}:${context.turn.turnEpoch}:${round}.${tries}:${context.newId()}`,
+        limit,
+      )
+      requestedMs = clock.monotonicMs()
+      firstTokenMs = undefined
+      return begun
+    },
     afterTry: (_tries, bill) => budget.settle(bill),
-    ...defined({ onPart: call.onPart }),
+    onPart(part) {
+      firstTokenMs ??= Math.round(clock.monotonicMs() - requestedMs)
+      call.onPart?.(part)
+    },
   })
-  return { asked, budget, estimated }
+  if (accounts !== undefined && result.what === 'failed' && isParked(result.failure, accounts)) {
+    const until = new Date(clock.wallMs() + result.failure.afterMs)
+    await accounts.hold({ account, until, reason: result.failure.message })
+  }
+  if (entered === 'probe' && isServed(result)) await accounts?.works(account)
+  return { result, budget, estimated, firstTokenMs }
 }
+
+// Refusals of the request, not of the account.
+const servedCodes = new Set(['model_request_refused', 'model_context_exceeded', 'model_not_found'])
+
+/** Whether the result shows that the account has no limit now. */
+const isServed = (result: ModelCallResult) =>
+  result.what === 'answered' || (result.what === 'failed' && servedCodes.has(result.failure.code))
 
 /** Splits the steps into the newest ones that fit into `roomTokens` (always the last one) and the older ones. */
 export function newestSteps(

@@ -53,6 +53,8 @@ it.each([
     'agents/ann.md:3: "temperature" is only for executor "model", but this agent has executor "command"',
   ],
   ['command: ls\nbudget:\n  degrade: [stop_run]', '"budget.degrade" is only for executor "model"'],
+  ['command: ls\nbudget:\n  max_steps: 3', '"budget.max_steps" is only for executor "model"'],
+  ['executor: person\nbudget:\n  max_repeats: 3', '"budget.max_repeats" is only for executor "model" and "command"'],
   [
     'model: a/b\ncontext_tokens: 10',
     'agents/ann.md:3: "context_tokens" is invalid: Too small: expected number to be >=1000 (got 10)',

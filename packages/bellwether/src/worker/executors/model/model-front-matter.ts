@@ -40,7 +40,11 @@ export function modelProblem(settings: Settings): readonly [key: string, message
   if (executor !== 'model') {
     const stray = (Object.keys(modelFields) as (keyof typeof modelFields)[]).find((key) => settings[key] !== undefined)
     if (stray !== undefined) return [stray, onlyFor(stray, 'model', executor)]
-    return budget?.degrade === undefined ? undefined : ['budget.degrade', onlyFor('budget.degrade', 'model', executor)]
+    const ofModels = (['degrade', 'max_steps'] as const).find((key) => budget?.[key] !== undefined)
+    if (ofModels !== undefined) return [`budget.${ofModels}`, onlyFor(`budget.${ofModels}`, 'model', executor)]
+    return budget?.max_repeats === undefined || executor === 'command'
+      ? undefined
+      : ['budget.max_repeats', onlyFor('budget.max_repeats', 'model" and "command', executor)]
   }
   const { cheaper_model: cheaper } = settings
   for (const [key, name] of Object.entries({ model, cheaper_model: cheaper }))

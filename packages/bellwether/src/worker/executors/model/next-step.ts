@@ -10,6 +10,7 @@ import type { ToolCall } from '../../../kernel/verbs/turn/suspend.js'
 import type { RawToolCall, ModelResponse } from '../../../ports/model/model.js'
 import { decideSubmission, refusalsMax, submissionError, submitResultName, type Refusal } from '../../submit-result.js'
 import type { Toolbox, ToolPlan } from '../../tools/tool.js'
+import { noProgress, repeatsOf } from '../repeats.js'
 import { callIdAt, type StepCall, type StepNote, type Transcript, type TranscriptStep } from './transcript.js'
 
 /** Give up after five unusable answers in a row, or after `refusalsMax` with the same fault. */
@@ -59,17 +60,17 @@ function extraOf({ extra }: RawToolCall): Pick<StepCall, 'extra'> {
 
 /** The message to the model about an answer that cannot be used. Undefined if it can. */
 export function feedbackOf(
-  answer: ModelResponse,
+  response: ModelResponse,
   transcript: Transcript,
   mustEndWith: string | undefined,
   maxOutputTokens: number,
 ): StepNote['feedback'] {
-  if (answer.calls.length > 0) return undefined
-  if (answer.finish === 'length') {
+  if (response.calls.length > 0) return undefined
+  if (response.finish === 'length') {
     const text = `Your answer was cut off at ${maxOutputTokens} tokens and cannot be used. Give a shorter answer.`
     return { code: 'model_answer_cut', text }
   }
-  if (answer.text.trim() === '')
+  if (response.text.trim() === '')
     return { code: 'model_empty_answer', text: 'Your answer was empty. Call a tool or answer with text.' }
   if (mustEndWith !== undefined && !endedWith(transcript, mustEndWith)) {
     const text = `The task must end with a call of the tool ${mustEndWith}. Call it now, as the only call.`
@@ -105,9 +106,10 @@ export interface Situation {
   readonly toolbox: Toolbox
   readonly wanted: readonly FieldSpec[]
   readonly maxSteps: number
+  readonly maxRepeats: number
 }
 
-export function nextStep({ transcript, toolbox, wanted, maxSteps }: Situation): Decision {
+export function nextStep({ transcript, toolbox, wanted, maxSteps, maxRepeats }: Situation): Decision {
   const last = transcript.steps.at(-1)
   if (transcript.exceeded)
     return { what: 'fail', code: budgetExceeded, message: 'The last model call exceeded the budget' }
@@ -120,10 +122,17 @@ export function nextStep({ transcript, toolbox, wanted, maxSteps }: Situation): 
       }
     const open = last.note.calls.filter(({ id }) => !last.results.has(id) && !last.sent.has(id))
     if (open.length > 0) return callTools(last, open, toolbox, wanted)
-    if (last.note.calls.length === 0 && last.note.feedback === undefined)
+    const isAsked = transcript.messages.some(({ after }) => after >= last.note.step)
+    if (last.note.calls.length === 0 && last.note.feedback === undefined && !isAsked)
       return { what: 'deliver', content: { text: last.text } }
     const failed = tooManyFaults(transcript)
     if (failed !== undefined) return failed
+    const repeats = repeatsOf(transcript.exchanges)
+    if (repeats >= maxRepeats) {
+      const names = [...new Set(last.note.calls.map(({ name }) => name))].join(', ')
+      const message = `The agent made no progress: it repeated the same tool calls ${repeats} times with the same results. The last: ${names}`
+      return { what: 'fail', code: noProgress, message }
+    }
   }
   if (transcript.last >= maxSteps)
     return {
@@ -179,7 +188,7 @@ export function faultOf({ note, results }: TranscriptStep): Refusal | undefined 
     const fault = name === submitResultName ? submissionError(code) : 'tool_calls_refused'
     return { code: fault, message: `${name}: ${message}` }
   })
-  return refusals.length > 0 && refusals.every((one) => one !== undefined) ? refusals[0] : undefined
+  return refusals.length > 0 && refusals.every((refusal) => refusal !== undefined) ? refusals[0] : undefined
 }
 
 function tooManyFaults({ steps, faults }: Transcript): Decision | undefined {

@@ -1,7 +1,7 @@
 /**
  * Runs a model's turn in a loop: read the cards, decide, act. It keeps no state between two reads, so that a takeover and a resume
  * continue exactly here. A step is one card and one row, with an id that follows from its position in the turn. The loop is bounded
- * by `max_steps` and by the number of consecutive faults.
+ * by `max_steps`, by the number of consecutive faults, and by the number of times that it may repeat itself.
  */
 import { defined } from '@bellwether/base'
 import { budgetExceeded, type DegradeAction } from '@bellwether/protocol'
@@ -15,7 +15,7 @@ import { endingOf, submitOffer, submitResultName, wantedFields } from '../../sub
 import type { Toolbox } from '../../tools/tool.js'
 import { callInSequence, reducedCall, shapedBy, type CallShape, type ModelAccess } from './call-shape.js'
 import { compact, trimmed, usageMetadata } from './compaction.js'
-import { failed, handedOver } from './endings.js'
+import { ended, usedUp } from './endings.js'
 import { callsOf, feedbackOf, nextStep, printable } from './next-step.js'
 import { messagesOf } from './messages.js'
 import { boundsOf, type ModelSpec } from './spec.js'
@@ -46,11 +46,15 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
   let rounds = 0
   for (;;) {
     const known = await context.hydrate()
-    const transcript = readTranscript(known.output, context.turn)
+    const transcript = readTranscript(known)
     const wanted = wantedFields(known.context)
     const { mustEndWith, offersSubmit } = endingOf(spec.must_end_with, wanted)
     const toolbox = options.toolbox(known)
-    const decision = nextStep({ transcript, toolbox, wanted, maxSteps: bounds.maxSteps })
+    const decision = nextStep({ transcript, toolbox, wanted, ...bounds })
+    // A message becomes a card: the next read of the cards contains it.
+    const mayRead =
+      decision.what === 'ask_model' || (decision.what === 'deliver' && transcript.steps.at(-1)?.note.calls.length === 0)
+    if (mayRead && (await context.messages()).length > 0) continue
     if (decision.what === 'deliver') return { deliver: decision.content }
     if (decision.what === 'fail') return ended(transcript, decision.code, decision.message, endingAction)
     if (decision.what === 'call') {
@@ -94,6 +98,7 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
           wanted,
           mustEndWith,
           roomTokens,
+          maxRepeats: bounds.maxRepeats,
         }),
         tools,
         maxOutputTokens,
@@ -127,18 +132,22 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
     })
     const { shape } = planned
     request = planned.request
-    const { asked, budget } = outcome
-    if (asked.what === 'halted') {
+    const { result, budget } = outcome
+    const limit = result.what === 'refused' ? budget.shortage?.spending : undefined
+    const ending =
+      limit !== undefined && limit.action !== 'hold' && endsTurn(limit.action) ? limit.action : endingAction
+    if (limit !== undefined && ending !== limit.action) await context.accounts?.holdSpending(limit)
+    if (result.what === 'halted') {
       if (context.signal.reason !== budgetExceeded) throw new FenceLost(context.turn.agentTurnId)
       return ended(transcript, budgetExceeded, usedUp('time'), endingAction)
     }
-    if (asked.what === 'answered') {
-      const { answer, tries } = asked
-      const feedback = feedbackOf(answer, transcript, mustEndWith, request.maxOutputTokens)
-      const note = noteOf(call, transcript, outcome, answer.calls, answer.finish, feedback)
+    if (result.what === 'answered') {
+      const { response, tries } = result
+      const feedback = feedbackOf(response, transcript, mustEndWith, request.maxOutputTokens)
+      const note = noteOf(call, transcript, outcome, response.calls, response.finish, feedback)
       const failedBy = feedback?.code ?? (budget.exceeded ? budgetExceeded : undefined)
       await context.record({
-        cards: [stepCard(context.turn, note, printable(answer.text).trim(), printable(answer.thought).trim())],
+        cards: [stepCard(context.turn, note, printable(response.text).trim(), printable(response.thought).trim())],
         step: {
           stepId: call.stepId,
           phase: 'model',
@@ -148,8 +157,9 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
           metadata: {
             ...stepFacts(shape, context, failedBy === budgetExceeded ? endingAction : undefined),
             ...usageMetadata(budget),
-            finish_reason: answer.finish,
+            finish_reason: response.finish,
             tries,
+            ...defined({ first_token_ms: outcome.firstTokenMs }),
           },
         },
       })
@@ -164,9 +174,9 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
         status: 'failed',
         error: code,
         metadata: {
-          ...stepFacts(shape, context, code === budgetExceeded ? endingAction : undefined),
+          ...stepFacts(shape, context, code === budgetExceeded ? ending : undefined),
           ...usageMetadata(budget),
-          tries: asked.tries,
+          tries: result.tries,
           message,
         },
       },
@@ -181,7 +191,7 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
       compacted = transcript.last + 1
       continue
     }
-    return ended(transcript, code, message, endingAction)
+    return ended(transcript, code, message, ending)
   }
 }
 
@@ -244,20 +254,12 @@ function offersOf({ offers }: Toolbox, submits: boolean, { steps }: Transcript):
   return all.length === 0 && steps.some((step) => step.note.calls.length > 0) ? [submitOffer] : all
 }
 
-function problemOf({ asked, budget }: CallOutcome): { readonly code: string; readonly message: string } {
-  if (asked.what === 'failed' && budget.timeLeftMs > 0) {
-    const { failure, tries } = asked
+function problemOf({ result, budget }: CallOutcome): { readonly code: string; readonly message: string } {
+  if (result.what === 'failed' && budget.timeLeftMs > 0) {
+    const { failure, tries } = result
     const times = tries === 1 ? '' : ` (tried ${tries} times)`
     return { code: failure.code, message: `The model call failed: ${failure.message}${times}` }
   }
-  const outOfTime = budget.shortage?.outOfTime === true || asked.what === 'failed'
+  const outOfTime = budget.shortage?.outOfTime === true || result.what === 'failed'
   return { code: budgetExceeded, message: usedUp(outOfTime ? 'time' : 'budget') }
-}
-
-const usedUp = (what: 'time' | 'budget') => `The ${what} of this turn is used up`
-
-/** H7.5: the deliverable holds the work so far. `manual_handoff` adds what a person needs to continue. */
-function ended(transcript: Transcript, code: string, message: string, ending: DegradeAction): TurnAction {
-  const handsOver = code === budgetExceeded && ending === 'manual_handoff'
-  return handsOver ? handedOver(transcript, code, message) : failed(transcript, code, message)
 }

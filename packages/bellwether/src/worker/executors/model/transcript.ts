@@ -6,6 +6,7 @@ import type { Card, NewCard } from '../../../kernel/verbs/cards.js'
 import type { Fence } from '../../../kernel/verdict.js'
 import { textOf } from '../../card-text.js'
 import type { Refusal } from '../../submit-result.js'
+import { exchangeOf } from '../repeats.js'
 
 /** The metadata key of a card that is a step of the model. */
 export const stepMark = 'model_step'
@@ -40,6 +41,8 @@ export interface StepNote {
   readonly exceeded?: boolean
   /** Only on a summary: the fault codes of the newest summarised steps, null for a step without a fault. */
   readonly faults?: readonly (string | null)[]
+  /** Only on a summary: the exchanges of the newest summarised steps. */
+  readonly exchanges?: readonly string[]
 }
 
 export interface TranscriptStep {
@@ -52,14 +55,29 @@ export interface TranscriptStep {
   readonly cardIds: readonly string[]
 }
 
+/** A message to the turn. */
+export interface ReceivedMessage {
+  /** The number of the last step before it; 0: it came before the first. */
+  readonly after: number
+  readonly saidBy: string
+  readonly text: string
+  readonly cardId: string
+}
+
 export interface Transcript {
-  /** The agent's cards from earlier turns. */
+  /** Messages to the turn, in order. */
+  readonly messages: readonly ReceivedMessage[]
+  /** The ids of all cards of the turn, in order. */
+  readonly cardIds: readonly string[]
+  /** Cards of earlier turns, as the agent's memory allows. */
   readonly memory: readonly Card[]
   /** Replaces the compacted steps of this turn and the older memory. */
   readonly summary: Card | undefined
   readonly steps: readonly TranscriptStep[]
   /** The fault codes of the newest compacted steps. */
   readonly faults: readonly (string | null)[]
+  /** One text per step, equal for steps with the same calls and results; the newest compacted steps first. */
+  readonly exchanges: readonly string[]
   /** The number of the last step, even if it has been compacted. */
   readonly last: number
   /** A call exceeded the budget: the turn ends. */
@@ -68,8 +86,13 @@ export interface Transcript {
   readonly factor: number
 }
 
-export function readTranscript(output: readonly Card[], turn: Fence): Transcript {
-  const own = output.filter((card) => card.metadata['agent_turn_id'] === turn.agentTurnId)
+export function readTranscript({
+  output: own,
+  memory,
+}: {
+  readonly output: readonly Card[]
+  readonly memory: readonly Card[]
+}): Transcript {
   const results = new Map<string, Card>()
   const calls = new Map<string, Card>()
   for (const card of own) {
@@ -93,15 +116,28 @@ export function readTranscript(output: readonly Card[], turn: Fence): Transcript
   const measured = steps.findLast((step) => (step.note.counted ?? 0) > 0 && step.note.estimated > 0)?.note
   const notes = [...steps.map((step) => step.note), ...(summaryNote === undefined ? [] : [summaryNote])]
   return {
+    messages: messagesIn(own),
+    cardIds: own.map((card) => card.card_id),
     // A summary of this turn includes the memory of earlier turns.
-    memory: summary === undefined ? output.filter((card) => card.metadata['agent_turn_id'] !== turn.agentTurnId) : [],
+    memory: summary === undefined ? memory : [],
     summary,
     steps,
     faults: summaryNote?.faults ?? [],
+    exchanges: [...(summaryNote?.exchanges ?? []), ...steps.map(stepExchange)],
     last: Math.max(covered, steps.at(-1)?.note.step ?? 0),
     exceeded: notes.some((note) => note.exceeded === true),
     factor: measured === undefined ? 1 : Math.min(3, Math.max(0.4, (measured.counted! / measured.estimated) * 1.05)),
   }
+}
+
+function messagesIn(own: readonly Card[]): ReceivedMessage[] {
+  let after = 0
+  return own.flatMap((card) => {
+    after = Math.max(after, noteOf(card)?.step ?? 0, (card.metadata[summaryMark] as StepNote | undefined)?.step ?? 0)
+    const message = card.metadata['message'] as { readonly said_by?: string } | undefined
+    if (card.type !== 'task.instruction' || message === undefined) return []
+    return [{ after, saidBy: message.said_by ?? '', text: textOf(card.content), cardId: card.card_id }]
+  })
 }
 
 function stepOf(card: Card, calls: ReadonlyMap<string, Card>, results: ReadonlyMap<string, Card>): TranscriptStep {
@@ -118,6 +154,15 @@ function stepOf(card: Card, calls: ReadonlyMap<string, Card>, results: ReadonlyM
     sent: new Set(sent),
     cardIds: [card.card_id, ...sent.map((id) => calls.get(id)!.card_id), ...found.map(([, result]) => result.card_id)],
   }
+}
+
+/** What the step called and got, without the ids of its calls. */
+function stepExchange({ note, results }: TranscriptStep): string {
+  const calls = note.calls.map(({ id, name, args, raw }) => {
+    const { status, result, error } = (results.get(id)?.content ?? {}) as Readonly<Record<string, unknown>>
+    return [name, args ?? raw, status, result, error]
+  })
+  return exchangeOf(calls, note.feedback?.code)
 }
 
 function noteOf(card: Card): StepNote | undefined {

@@ -4,6 +4,7 @@
  */
 import type { Clock } from '@bellwether/base'
 import type { BudgetLeft } from '../../../kernel/verbs/budgets/budgets.js'
+import type { SpendingShort } from '../../../kernel/verbs/budgets/spending.js'
 import type { Charge } from '../../../ports/model/call-model.js'
 import type { TokenUsage } from '../../../ports/model/model.js'
 import type { TurnContext } from '../../agent.js'
@@ -20,6 +21,8 @@ export interface Shortage {
   readonly tokens: number
   readonly costMicros: number
   readonly outOfTime: boolean
+  /** The spending limit that does not cover the call. */
+  readonly spending?: SpendingShort | undefined
 }
 
 export interface TurnBudget {
@@ -52,9 +55,10 @@ export interface TurnBudgetOptions {
   readonly context: Pick<TurnContext, 'reserve' | 'commit' | 'release'>
   readonly clock: Clock
   readonly prices: Prices | undefined
+  readonly model: { readonly name: string }
 }
 
-export function openTurnBudget({ context, clock, prices }: TurnBudgetOptions): TurnBudget {
+export function openTurnBudget({ context, clock, prices, model: { name: model } }: TurnBudgetOptions): TurnBudget {
   let shortage: Shortage | undefined
   let exceeded = false
   let chargedInFull = 0
@@ -67,7 +71,7 @@ export function openTurnBudget({ context, clock, prices }: TurnBudgetOptions): T
     async begin(reservationId, { promptTokens, answerTokens }) {
       const usageMax = { ...noCache, inputTokens: promptTokens, outputTokens: answerTokens }
       const most = { tokens: promptTokens + answerTokens, costMicros: costOf(prices, usageMax) ?? 0 }
-      const { what, left } = await context.reserve({ reservationId, ...most })
+      const { what, left } = await context.reserve({ reservationId, ...most, model })
       wallEndsMs = clock.monotonicMs() + (left?.wallMs ?? Infinity)
       if (what === 'exceeded') {
         shortage = shortageOf(left)
@@ -114,7 +118,7 @@ export function openTurnBudget({ context, clock, prices }: TurnBudgetOptions): T
 const noCache = { cacheReadTokens: 0, cacheWriteTokens: 0 } as const
 
 /** Cache reads cost money, but are not fresh tokens. */
-function chargeOf(usage: TokenUsage, prices: Prices | undefined) {
+export function chargeOf(usage: TokenUsage, prices: Prices | undefined) {
   const { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens } = usage
   const tokens = Math.max(0, inputTokens - cacheReadTokens) + outputTokens
   return { tokens, costMicros: costOf(prices, usage) ?? 0, outputTokens, cacheReadTokens, cacheWriteTokens }
@@ -122,9 +126,10 @@ function chargeOf(usage: TokenUsage, prices: Prices | undefined) {
 
 function shortageOf(left: BudgetLeft | null): Shortage {
   return {
-    tokens: left?.tokens ?? Infinity,
-    costMicros: left?.costMicros ?? Infinity,
+    tokens: Math.min(left?.tokens ?? Infinity, left?.spending?.tokens ?? Infinity),
+    costMicros: Math.min(left?.costMicros ?? Infinity, left?.spending?.cost_micros ?? Infinity),
     outOfTime: (left?.wallMs ?? Infinity) <= 0,
+    spending: left?.spending,
   }
 }
 

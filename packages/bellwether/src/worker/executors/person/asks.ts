@@ -23,8 +23,7 @@ export interface Ask {
 }
 
 /** The asks in order. `results` serve an agent without an output box, which has no cards. */
-export function asksOf(output: readonly Card[], agentTurnId: string, results: readonly ToolResult[]): Ask[] {
-  const own = output.filter((card) => card.metadata['agent_turn_id'] === agentTurnId)
+export function asksOf(own: readonly Card[], results: readonly ToolResult[]): Ask[] {
   const answers = new Map<unknown, Answer>()
   for (const card of own.filter(({ type }) => type === 'tool.result')) {
     const { tool_call_id: id, status, result, error } = objectOf(card.content)
@@ -50,7 +49,7 @@ export function asksOf(output: readonly Card[], agentTurnId: string, results: re
         ...defined({ answer }),
       }
     })
-  const withoutCard = results.filter((one) => !asks.some((ask) => ask.toolCallId === one.tool_call_id))
+  const withoutCard = results.filter((result) => !asks.some((ask) => ask.toolCallId === result.tool_call_id))
   return [...asks, ...withoutCard.map(fromResult)]
 }
 

@@ -124,7 +124,7 @@ function nameOf({ args }: Ask): string {
 /** The choices of the question itself, because the agent file may have changed since. */
 function choicesOf({ args }: Ask, spec: PersonSpec): readonly string[] {
   const { choices } = args
-  if (Array.isArray(choices)) return choices.filter((one) => typeof one === 'string')
+  if (Array.isArray(choices)) return choices.filter((choice) => typeof choice === 'string')
   return Object.keys(args).length === 0 ? (spec.choices ?? []) : []
 }
 

@@ -21,7 +21,7 @@ export function personAgent(spec: PersonSpec): AgentFunction {
     const { turn } = context
     const known = await context.hydrate()
     const wanted = wantedFields(known.context)
-    const asks = asksOf(known.output, turn.agentTurnId, context.results)
+    const asks = asksOf(known.output, context.results)
     const question = questionOf(known, spec)
     if (question === '')
       return {
@@ -30,7 +30,7 @@ export function personAgent(spec: PersonSpec): AgentFunction {
         error: 'no_question',
       }
     await recordEnded(context, asks.at(-1))
-    const knownAt = latest(known, turn.agentTurnId)
+    const knownAt = latest(known)
     const next = decide({ spec, asks, wanted, turnDeadline: turn.turnDeadline, knownAt })
     if (next.what === 'end') return next.action
     // The id follows from the number of asks, so that two workers cannot ask the same question twice.
@@ -113,8 +113,7 @@ async function recordEnded(context: TurnContext, last: Ask | undefined): Promise
   })
 }
 
-/** The time of the turn's newest card. Cards of other turns may have later times if the clock was set back since. */
-function latest({ context, output }: Hydrated, agentTurnId: string): Date | undefined {
-  const own = output.filter((card) => card.metadata['agent_turn_id'] === agentTurnId)
-  return (own.at(-1) ?? context.findLast((card) => card.type === 'task.instruction'))?.created_at
+/** The time of the turn's newest card. Cards of earlier turns may have later times if the clock was set back since. */
+function latest({ context, output }: Hydrated): Date | undefined {
+  return (output.at(-1) ?? context.findLast((card) => card.type === 'task.instruction'))?.created_at
 }

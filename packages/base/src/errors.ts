@@ -1,0 +1,13 @@
+/** The message and the code of anything that was thrown. */
+export function errorMessage(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
+
+/** The code of an error of the system, the database or the product; empty if it has none. */
+export function errorCode(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : ''
+}
+
+export function hasCode(error: unknown, ...codes: readonly string[]): error is Error {
+  return codes.includes(errorCode(error))
+}

@@ -1,0 +1,103 @@
+/**
+ * What a person decides about an accepted change in a worktree: merge it, send it back to its agent, or keep it on its branch. Also for a
+ * change that could not be merged. Decided under the lock; dispatch/merge.ts merges.
+ */
+import { feedbackPayload, type FeedbackInput } from './feedback.js'
+import { iso, mergingOf, openRun, type Merging } from './task-fields.js'
+import { rejected, taskIn } from './find-task.js'
+import { actorName, reasonText } from './input.js'
+import type { OperatorInput, OperatorPorts } from './operator-commands.js'
+import { recoveryCleared, type RecoveryEntry } from '../policies/recovery.js'
+import { draftsAlongPath, statusPath } from './status-path.js'
+import type { Draft, Task, TaskEvent } from '../log/task.js'
+
+type Lines = Promise<readonly TaskEvent[]>
+
+function unmergedChange(task: Task): Merging {
+  const merging = mergingOf(task)
+  if (merging === null || openRun(task) !== null || (task.status !== 'review' && task.status !== 'blocked'))
+    throw rejected(
+      `Task "${task.taskId}" has no accepted change that waits for a merge.`,
+      'nothing_to_merge',
+      'Only a task with "workspace: worktree" has one, after its run was accepted.',
+    )
+  return merging
+}
+
+const along = (
+  task: Task,
+  to: 'review' | 'done' | 'blocked',
+  actor: string,
+  payload: Record<string, unknown>,
+): readonly Draft[] => {
+  const { taskId } = task
+  const path = statusPath(task.status, to) ?? []
+  return path.length === 0
+    ? [{ taskId, type: 'task_noted', actor, payload }]
+    : draftsAlongPath(path, { taskId, actor, payload })
+}
+
+/** Queues the change: it is merged next. */
+export function mergeTask({ board, nowMs }: OperatorPorts, taskId: string, { by }: OperatorInput): Lines {
+  const actor = actorName(by)
+  return board.write((state) => {
+    const task = taskIn(state, taskId)
+    const merging = unmergedChange(task)
+    if (merging.state === 'queued')
+      throw rejected(`The change of task "${taskId}" is already being merged.`, 'already_merging')
+    const mergeBy = { by: actor, at: iso(nowMs()) }
+    const payload = { merging: { ...merging, state: 'queued' }, mergeBy, reasonCode: null, ...recoveryCleared }
+    return along(task, 'review', actor, payload)
+  })
+}
+
+/** Lets the agent continue in the worktree, with the reason in its prompt. */
+export function sendBack(
+  { board, nowMs }: OperatorPorts,
+  taskId: string,
+  { by, reason, comments }: OperatorInput & Pick<FeedbackInput, 'comments'>,
+): Lines {
+  const actor = actorName(by)
+  const why = reasonText(reason)
+  return board.write((state) => {
+    const task = taskIn(state, taskId)
+    unmergedChange(task)
+    const agent = task.runs.at(-1)?.agent ?? task.assignee ?? ''
+    const reasonCode = 'sent_back'
+    const entry: RecoveryEntry = {
+      taskId,
+      reasonCode,
+      attempt: 0,
+      nextAssignee: agent,
+      action: 'retry',
+      recoveryState: 'recovery_scheduled',
+      cooldownUntilTs: 0,
+      deadlineTs: Math.ceil(nowMs() / 1_000),
+      reminders: 0,
+    }
+    const error = `${actor} sent the change back${why === undefined ? '' : `: ${why}`}`
+    const { spawn } = task.fields
+    const payload = {
+      reason: `${reasonCode}: ${error}`,
+      reasonCode,
+      merging: null,
+      recovery: { [reasonCode]: entry },
+      // The reason is in the error of the run.
+      ...feedbackPayload(actor, { comments }, nowMs()),
+      ...(typeof spawn === 'object' && spawn !== null ? { spawn: { ...spawn, reasonCode, error } } : {}),
+    }
+    return along(task, 'blocked', actor, payload)
+  })
+}
+
+/** Finishes the task without a merge. Its commits stay on its branch. */
+export function keepBranch({ board, nowMs }: OperatorPorts, taskId: string, { by, reason }: OperatorInput): Lines {
+  const actor = actorName(by)
+  const why = reasonText(reason)
+  return board.write((state) => {
+    const task = taskIn(state, taskId)
+    const { branch, commit } = unmergedChange(task)
+    const kept = { by: actor, at: iso(nowMs()), branch, commit, ...(why === undefined ? {} : { reason: why }) }
+    return along(task, 'done', actor, { merging: null, kept, reasonCode: null, ...recoveryCleared })
+  })
+}

@@ -1,0 +1,45 @@
+/** Reads the session that a run of a coding agent's program resumes: that of the turn itself, of its session of turns, or of the turn it continues. */
+import type { Queryable } from '../../ports/database/database.js'
+import type { Fence } from '../verdict.js'
+import type { ProgramSession } from '../verbs/content/store_session.js'
+
+export interface StoredSession extends ProgramSession {
+  readonly agentTurnId: string
+}
+
+interface Row {
+  readonly agent_turn_id: string
+  readonly program: string
+  readonly program_session_id: string
+  readonly folder: string
+  readonly resumed: boolean
+  readonly answered: boolean
+  readonly messages_seen: number
+}
+
+export async function readProgramSession(
+  db: Queryable,
+  { projectId, agentId, agentTurnId }: Fence,
+): Promise<StoredSession | undefined> {
+  const columns = 's.agent_turn_id, s.program, s.program_session_id, s.folder, s.resumed, s.answered, s.messages_seen'
+  const [row] = await db.query<Row>({
+    name: 'bw_program_session',
+    text: `with turn as (select payload ->> 'session_id' as session_key, payload ->> 'continues' as continues
+        from state.turn_row($3))
+      select * from (
+        select 1 as rank, ${columns} from state.program_sessions s where s.agent_turn_id = $3
+        union all
+        (select 2, ${columns} from turn t join state.program_sessions s on s.project_id = $1 and s.agent_id = $2
+          and s.session_key = t.session_key order by s.stored_at desc limit 1)
+        union all
+        select 3, ${columns} from turn t join state.program_sessions s on s.agent_turn_id = t.continues
+          and s.project_id = $1 and s.agent_id = $2) found
+      order by rank limit 1`,
+    values: [projectId, agentId, agentTurnId],
+  })
+  if (row === undefined) return undefined
+  const { agent_turn_id, program, program_session_id: programSessionId, folder, resumed, answered, messages_seen } = row
+  // Messages are numbered per turn.
+  const messagesSeen = agent_turn_id === agentTurnId ? messages_seen : 0
+  return { agentTurnId: agent_turn_id, program, programSessionId, folder, resumed, answered, messagesSeen }
+}

@@ -1,0 +1,69 @@
+/** Reads `schedules/NAME.toml`. A problem names the file, the line, the key, what is expected and an example. Pure. */
+import { createRequire } from 'node:module'
+import { basename } from 'node:path'
+import { scheduleFile, scheduleName, type ScheduleDefinition } from '@bellwether/protocol/http'
+import type * as toml from 'smol-toml'
+import type { z } from 'zod'
+import { nearest } from '../../settings/nearest.js'
+import { lineOf } from '../../settings/toml.js'
+import { timingOf } from './timing.js'
+
+export type ReadSchedule = { readonly definition: ScheduleDefinition } | { readonly problems: readonly string[] }
+
+export const scheduleExt = '.toml'
+export const scheduleNameOf = (file: string) => basename(file, scheduleExt)
+// Longer than the longest instruction that a request may have.
+export const scheduleMaxBytes = 1_048_576
+const shownMax = 80
+
+/** Keys that a file may have at its top; `task` has those of a task. */
+const keys = Object.keys(scheduleFile.shape)
+const taskKeys = Object.keys(scheduleFile.shape.task.unwrap().shape)
+
+// As for the settings: loaded only if there is a file.
+const loadToml = () => createRequire(import.meta.url)('smol-toml') as typeof toml
+
+export function readScheduleFile(file: string, text: string): ReadSchedule {
+  const at = (key: string) => {
+    const line = lineOf(text, key)
+    return line === undefined ? file : `${file}:${line}`
+  }
+  const name = scheduleName.safeParse(scheduleNameOf(file))
+  if (!name.success) return { problems: [`${file}: the name of the file ${name.error.issues[0]!.message}`] }
+  if (Buffer.byteLength(text) > scheduleMaxBytes)
+    return { problems: [`${file}: the file is larger than ${scheduleMaxBytes} bytes; shorten the instruction`] }
+  const { parse, TomlError, TomlDate } = loadToml()
+  let values: Record<string, unknown>
+  try {
+    values = parse(text)
+  } catch (error) {
+    if (!(error instanceof TomlError)) throw error
+    const [reason = ''] = error.message.replace(/^Invalid TOML document: /, '').split('\n')
+    return { problems: [`${file}:${error.line}: invalid TOML: ${reason}. Write keys such as cron = "30 2 * * *"`] }
+  }
+  if (values['start'] instanceof TomlDate) values['start'] = values['start'].toISOString()
+  const read = scheduleFile.safeParse(values)
+  if (!read.success) return { problems: read.error.issues.flatMap((issue) => problemsOf(issue, values, at)) }
+  const timing = timingOf(read.data)
+  return 'problem' in timing
+    ? { problems: [`${at(timing.key)}: "${timing.key}": ${timing.problem}`] }
+    : { definition: read.data }
+}
+
+function problemsOf(issue: z.core.$ZodIssue, values: unknown, at: (key: string) => string): string[] {
+  const path = issue.path.map(String).join('.')
+  if (issue.code === 'unrecognized_keys')
+    return issue.keys.map((key) => {
+      const full = path === '' ? key : `${path}.${key}`
+      const meant = nearest(key, path === 'task' ? taskKeys : keys)
+      return `${at(full)}: unknown key "${full}"; did you mean "${path === '' ? '' : `${path}.`}${meant}"?`
+    })
+  const value = issue.path.reduce<unknown>(
+    (inner, key) =>
+      typeof inner === 'object' && inner !== null ? (inner as Record<PropertyKey, unknown>)[key] : undefined,
+    values,
+  )
+  const rule = issue.message.replace(/^Invalid (?:input|option): /, '')
+  const found = value === undefined ? '' : ` (got ${(JSON.stringify(value) ?? '').slice(0, shownMax)})`
+  return [`${at(path)}: "${path}": ${rule}${found}`]
+}

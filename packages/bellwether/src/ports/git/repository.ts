@@ -1,0 +1,141 @@
+/**
+ * Finds the git repository of a folder, and calls git in it. The settings that name programs (filters, merge drivers, text
+ * conversions) are read before each use and switched off, because an agent can change them.
+ */
+import { statSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { Terminal } from '@bellwether/protocol'
+import { runGit, type GitAnswer, type GitCall, type Setting } from './git.js'
+
+export interface Repository {
+  /** The folder of the checked-out files. */
+  readonly top: string
+  /** The repository itself, which all worktrees share. */
+  readonly common: string
+  /** The path of the folder below `top`; empty, or with a slash at its end. */
+  readonly prefix: string
+  /** Calls git in `top`, or in `cwd`, with the lock of the repository if `writes`. */
+  readonly git: (
+    args: readonly string[],
+    more?: Partial<Pick<GitCall, 'cwd' | 'answers' | 'script' | 'env' | 'config'>> & { readonly writes?: boolean },
+  ) => Promise<GitAnswer>
+}
+
+export interface NoRepository {
+  /** Why no worktree can be made from the folder. */
+  readonly missing: string
+}
+
+/** In the repository: held by one git command of Bellwether at a time. */
+const lockFile = 'bellwether.lock'
+const notFound = 128
+
+export async function findRepository(folder: string, timeoutMs: number): Promise<Repository | NoRepository> {
+  const owner = ownerOf(folder)
+  const found = await runGit({
+    args: ['rev-parse', '--show-toplevel', '--git-common-dir', '--show-prefix'],
+    cwd: folder,
+    timeoutMs,
+    owner,
+    answers: [0, notFound],
+  })
+  if (found.code === notFound) return { missing: `${folder} is not in a git repository with files` }
+  const [top = '', commonDir = '', prefix = ''] = found.stdout.split('\n')
+  const common = resolve(folder, commonDir)
+  const known = new Map<string, Promise<readonly Setting[]>>()
+  /** A worktree and a submodule have settings of their own. */
+  const configOf = (cwd: string) => {
+    const config = known.get(cwd) ?? programsOff(cwd, timeoutMs, owner)
+    known.set(cwd, config)
+    return config
+  }
+  const git: Repository['git'] = async (args, { writes = false, cwd = top, ...more } = {}) =>
+    runGit({
+      args,
+      cwd,
+      timeoutMs,
+      owner,
+      ...(writes ? { lock: resolve(common, lockFile) } : {}),
+      ...more,
+      config: [...(await configOf(cwd)), ...(more.config ?? [])],
+    })
+  return { top, common, prefix, git }
+}
+
+export async function hasCommits({ git }: Repository): Promise<boolean> {
+  return (await git(['rev-list', '-n', '1', '--branches'])).stdout.trim() !== ''
+}
+
+/** Root works as the owner of the repository, so that its files stay the owner's. */
+export function ownerOf(folder: string): { readonly uid: number; readonly gid: number } | undefined {
+  if (process.geteuid?.() !== 0) return undefined
+  const { uid, gid } = statSync(folder)
+  return uid === 0 ? undefined : { uid, gid }
+}
+
+const noProgram: Readonly<Record<string, string>> = {
+  clean: '',
+  smudge: '',
+  process: '',
+  required: 'false',
+  driver: 'git merge-file -q %A %O %B',
+  textconv: '',
+  command: '',
+  uploadpack: 'git-upload-pack',
+}
+
+/**
+ * Overrides for every program that the repository's settings name for filters, merges, diffs and remotes. Throws if settings depend on a
+ * condition: it may be true for a later command only.
+ */
+async function programsOff(cwd: string, timeoutMs: number, owner: GitCall['owner']): Promise<readonly Setting[]> {
+  const programs = String.raw`filter\..*\.(clean|smudge|process|required)|merge\..*\.driver|diff\..*\.(textconv|command)|remote\..*\.uploadpack`
+  const pattern = String.raw`^(${programs}|includeif\..*)$`
+  const args = ['config', '-z', '--name-only', '--get-regexp', pattern]
+  const { stdout } = await runGit({ args, cwd, timeoutMs, owner, answers: [0, 1] })
+  const keys = new Set(stdout.split('\0').filter((key) => key !== ''))
+  if ([...keys].some((key) => key.startsWith('includeif.'))) throw conditionalInclude(cwd)
+  // A required filter without a command would refuse its files.
+  for (const key of [...keys].filter((one) => one.startsWith('filter.')))
+    for (const part of ['clean', 'smudge', 'process', 'required'])
+      keys.add(`${key.slice(0, key.lastIndexOf('.'))}.${part}`)
+  return [...keys].map((key) => [key, noProgram[key.slice(key.lastIndexOf('.') + 1)] ?? ''])
+}
+
+const conditionalInclude = (folder: string) =>
+  new Terminal(`Cannot use git in ${folder}: the settings of the repository include other files under a condition`, {
+    code: 'conditional_include',
+    hint: 'Remove the sections [includeIf …] from the file "config" of the repository, or use [include].',
+  })
+
+export const items = (text: string): string[] => text.split('\0').filter((item) => item !== '')
+
+/** The commit of a revision; undefined if there is none. */
+export async function commitOf({ git }: Repository, revision: string, cwd?: string): Promise<string | undefined> {
+  const found = await git(['rev-parse', '-q', '--verify', `${revision}^{commit}`], {
+    answers: [0, 1, notFound],
+    ...(cwd === undefined ? {} : { cwd }),
+  })
+  return found.code === 0 ? found.stdout.trim() : undefined
+}
+
+/** Whether `commit` is `other` or one of its ancestors. False if one of them does not exist. */
+export async function isIn({ git }: Repository, commit: string, other: string): Promise<boolean> {
+  const { code } = await git(['merge-base', '--is-ancestor', commit, other], { answers: [0, 1, notFound] })
+  return code === 0
+}
+
+export interface CheckedOut {
+  readonly path: string
+  /** The full name of the branch; undefined if HEAD is detached. */
+  readonly branch?: string
+}
+
+export async function listWorktrees({ git }: Repository): Promise<readonly CheckedOut[]> {
+  const { stdout } = await git(['worktree', 'list', '--porcelain'])
+  return stdout.split('\n\n').flatMap((block) => {
+    const path = /^worktree (.*)$/m.exec(block)?.[1]
+    const branch = /^branch (.*)$/m.exec(block)?.[1]
+    return path === undefined ? [] : [{ path, ...(branch === undefined ? {} : { branch }) }]
+  })
+}

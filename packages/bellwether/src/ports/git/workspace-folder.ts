@@ -1,0 +1,55 @@
+/**
+ * The folder in which a turn works: the project, or the same folder in the git worktree that the board made for the turn's task. Only a worktree of
+ * the project's own repository counts, because a payload may come from any caller.
+ */
+import { readFileSync, realpathSync, statSync } from 'node:fs'
+import { dirname, join, relative, resolve } from 'node:path'
+import { hasCode } from '@bellwether/base'
+import { InvalidInput } from '@bellwether/protocol'
+
+export function workspaceOf(root: string, payload: Readonly<Record<string, unknown>>): string {
+  const { worktree } = payload
+  if (worktree === undefined || worktree === null) return root
+  const refuse = (why: string) =>
+    new InvalidInput(`Cannot work in the worktree ${JSON.stringify(worktree)} of this turn: ${why}`, {
+      code: 'no_worktree',
+      hint: 'A worker must run on the machine of the board, or share its data folder and the repository.',
+    })
+  if (typeof worktree !== 'string') throw refuse('it is not a path')
+  const real = realpathSync(root)
+  const top = topOf(real)
+  if (top === undefined) throw refuse(`${real} is not in a git repository`)
+  let link: string
+  try {
+    link = readFileSync(join(worktree, '.git'), 'utf8')
+  } catch (error) {
+    throw refuse(hasCode(error, 'ENOENT') ? 'it does not exist here' : String(error))
+  }
+  const gitDir = /^gitdir: (.+)$/m.exec(link)?.[1]
+  // REPOSITORY/worktrees/NAME
+  const repository = gitDir === undefined ? undefined : dirname(dirname(resolve(worktree, gitDir)))
+  if (repository === undefined || realpathSync(repository) !== commonOf(top))
+    throw refuse('it belongs to another repository')
+  return join(worktree, relative(top, real))
+}
+
+/** The nearest folder above that git manages. */
+export function topOf(folder: string): string | undefined {
+  for (let at = folder; ; at = dirname(at)) {
+    if (statSync(join(at, '.git'), { throwIfNoEntry: false }) !== undefined) return at
+    if (dirname(at) === at) return undefined
+  }
+}
+
+/** The repository that all worktrees of `top` share. */
+function commonOf(top: string): string {
+  const path = join(top, '.git')
+  if (statSync(path).isDirectory()) return realpathSync(path)
+  const gitDir = resolve(top, /^gitdir: (.+)$/m.exec(readFileSync(path, 'utf8'))?.[1] ?? '.')
+  try {
+    return realpathSync(resolve(gitDir, readFileSync(join(gitDir, 'commondir'), 'utf8').trim()))
+  } catch (error) {
+    if (hasCode(error, 'ENOENT')) return realpathSync(gitDir) // a submodule
+    throw error
+  }
+}

@@ -1,0 +1,79 @@
+/**
+ * Renders a sandbox as a shell script for `unshare` (util-linux), where bubblewrap is not installed: the same mounts in namespaces of its own. Pure.
+ * A shell stays process 1 and collects orphans; the program itself has no capabilities and the account's own id.
+ */
+import type { Frame } from './bubblewrap.js'
+import type { Mount } from './mounts.js'
+
+export interface Caller {
+  readonly uid: number
+  readonly gid: number
+}
+
+const quote = (text: string) => `'${text.replaceAll("'", String.raw`'\''`)}'`
+
+// Parts of the machine's own mounts keep their flags, which a user namespace may not remove.
+const functions = `set -e
+PATH=$PATH:/usr/sbin:/sbin
+at() { if [ -d "$1" ]; then mkdir -p "$2"; else mkdir -p "$(dirname "$2")"; [ -e "$2" ] || : > "$2"; fi; }
+show() { at "$1" "$root$2"; mount --rbind "$1" "$root$2"; }
+freeze() {
+  grep -F " $(echo "$1" | sed 's/ /\\\\040/g')" /proc/self/mountinfo | while read -r _ _ _ _ place flags _; do
+    place=$(printf '%b' "$place")
+    case $place in "$1" | "$1"/*) mount -o "remount,bind,ro,\${flags#r?,}" "$place" ;; esac
+  done
+}
+`
+
+// The program's own user namespace is the last one. Root's limit is that of the machine.
+const oneMore = 'echo 1 2> /dev/null > "$root/proc/sys/user/max_user_namespaces" || true'
+
+function rendered(mount: Mount): string {
+  const to = quote(mount.to)
+  if (mount.kind === 'link') return `ln -s ${quote(mount.target)} "$root"${to}`
+  if (mount.kind === 'empty') return `mkdir -p "$root"${to}; mount -t tmpfs -o mode=755 tmpfs "$root"${to}`
+  const shown = `show ${quote(mount.from)} ${to}`
+  return mount.kind === 'read' ? `${shown}; freeze "$root"${to}` : shown
+}
+
+export function namespaces(
+  { mounts, cwd, temporary, keepsFileRights }: Frame,
+  { uid, gid }: Caller,
+): readonly string[] {
+  const isRoot = uid === 0
+  const drop = [
+    'setpriv',
+    '--no-new-privs',
+    '--inh-caps=-all',
+    `--bounding-set=-all${keepsFileRights ? ',+chown,+dac_override,+fowner,+fsetid' : ''}`,
+  ]
+  const own = isRoot ? drop : ['unshare', '--user', `--map-user=${uid}`, `--map-group=${gid}`, ...drop]
+  const script = `${functions}root=$1; shift
+mount --make-rprivate /
+mount -t tmpfs -o mode=755 tmpfs "$root"
+mkdir "$root/.old" "$root/proc" "$root/dev" "$root/dev/shm" "$root/dev/pts"
+show ${quote(temporary)} /tmp
+${mounts.map(rendered).join('\n')}
+mount -t proc proc "$root/proc"
+${isRoot ? '' : oneMore}
+for one in null zero full random urandom tty; do show /dev/$one /dev/$one; done
+mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts"
+ln -s pts/ptmx "$root/dev/ptmx"
+for one in fd:fd stdin:fd/0 stdout:fd/1 stderr:fd/2; do ln -s "/proc/self/\${one#*:}" "$root/dev/\${one%:*}"; done
+ip link set lo up 2> /dev/null || true
+cd "$root"
+pivot_root . .old
+cd /
+umount -l /.old
+rmdir /.old
+mount -o remount,bind,ro /
+cd ${quote(cwd)}
+set +e
+${own.join(' ')} -- "$@"
+exit $?`
+  return [
+    'unshare',
+    ...(isRoot ? [] : ['--user', '--map-root-user']),
+    ...['--mount', '--pid', '--net', '--ipc', '--uts', '--fork', '--', '/bin/sh', '-c', script, 'bellwether-sandbox'],
+  ]
+}

@@ -1,0 +1,172 @@
+/**
+ * Turns the output of a program into entries of the transcript while it runs. Lines of a coding agent's event stream become text, thoughts, and tool
+ * calls with their arguments and results; every other line stays what the program printed. Pure except for `say`; memory is bounded.
+ */
+import type { NewTranscriptEntry } from '../../kernel/verbs/content/append_transcript.js'
+import { objectOf } from '../card-text.js'
+import { parseObject, type FormatName, type ParsedOutput } from './formats.js'
+
+export interface CommandTranscript {
+  add(stream: 'stdout' | 'stderr', text: string): void
+  /** The output has ended; `output` is what its format says about it. */
+  end(output: ParsedOutput): void
+}
+
+type Say = (entry: NewTranscriptEntry) => void
+type Json = Readonly<Record<string, unknown>>
+
+// A longer line cannot be an event: it is stored as it is, in pieces.
+const lineMaxChars = 1_048_576
+
+export function commandTranscript(format: FormatName, say: Say): CommandTranscript {
+  const read = events[format]
+  let line = ''
+  let printed: 'stdout' | 'stderr' | 'text' | undefined
+  function print(kind: 'stdout' | 'stderr' | 'text', content: string): void {
+    if (content === '') return
+    say({ kind, content, continued: printed === kind })
+    printed = kind
+  }
+  function event(text: string): void {
+    const object = parseObject(text)
+    const entries = object === undefined ? undefined : read?.(object)
+    if (entries === undefined) return print('stdout', text)
+    // Pieces of one message become one block.
+    if (object!['delta'] === true) return entries.forEach(({ content }) => print('text', content))
+    for (const entry of entries) say(entry)
+    if (entries.length > 0) printed = undefined
+  }
+  return {
+    add(stream, text) {
+      if (stream === 'stderr') return print('stderr', text)
+      if (read === undefined) return print(format === 'aider' ? 'text' : 'stdout', text)
+      line += text
+      for (let at = line.indexOf('\n'); at !== -1; at = line.indexOf('\n')) {
+        event(line.slice(0, at + 1))
+        line = line.slice(at + 1)
+      }
+      if (line.length <= lineMaxChars) return
+      print('stdout', line)
+      line = ''
+    },
+    end({ failure }) {
+      if (line !== '') event(line)
+      line = ''
+      if (failure !== undefined) say({ kind: 'note', content: failure })
+    },
+  }
+}
+
+const textIn = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined)
+const jsonOf = (value: unknown) => (typeof value === 'string' ? value : (JSON.stringify(value) ?? ''))
+const entry = (kind: NewTranscriptEntry['kind'], content: string | undefined, callId?: unknown, name?: unknown) =>
+  content === undefined ? [] : [{ kind, content, callId: textIn(callId), name: textIn(name) }]
+
+/** A part of a message: a string, or objects with text. */
+function partsText(content: unknown): string {
+  if (!Array.isArray(content)) return jsonOf(content)
+  return content.map((part) => textIn(objectOf(part)['text']) ?? jsonOf(part)).join('\n')
+}
+
+/** `claude -p --output-format stream-json`. */
+function claude(event: Json): NewTranscriptEntry[] {
+  const parts = objectOf(event['message'])['content']
+  const all = Array.isArray(parts) ? parts.map(objectOf) : []
+  if (event['type'] === 'assistant')
+    return all.flatMap((part) => {
+      if (part['type'] === 'text') return entry('text', textIn(part['text']))
+      if (part['type'] === 'thinking') return entry('thought', textIn(part['thinking']))
+      if (part['type'] === 'tool_use') return entry('tool_call', jsonOf(part['input']), part['id'], part['name'])
+      return []
+    })
+  if (event['type'] === 'user')
+    return all.flatMap((part) =>
+      part['type'] === 'tool_result'
+        ? entry(
+            'tool_result',
+            partsText(part['content'] ?? ''),
+            part['tool_use_id'],
+            part['is_error'] === true ? 'error' : undefined,
+          )
+        : [],
+    )
+  if (event['type'] === 'system' && event['subtype'] === 'init')
+    return entry('note', `claude ${jsonOf(event['model'])}, session ${jsonOf(event['session_id'])}`)
+  return []
+}
+
+/** `codex exec --json`. */
+function codex(event: Json): NewTranscriptEntry[] {
+  const item = objectOf(event['item'])
+  const { type, id } = { type: item['type'], id: item['id'] }
+  const done = event['type'] === 'item.completed'
+  if (event['type'] === 'thread.started') return entry('note', `codex, thread ${jsonOf(event['thread_id'])}`)
+  if (type === 'agent_message' && done) return entry('text', textIn(item['text']))
+  if (type === 'reasoning' && done) return entry('thought', textIn(item['text']))
+  if (type === 'error' && done) return entry('note', textIn(item['message']))
+  const started = event['type'] === 'item.started'
+  if (type === 'command_execution') {
+    if (started) return entry('tool_call', textIn(item['command']), id, 'command')
+    const exit =
+      typeof item['exit_code'] === 'number' && item['exit_code'] !== 0 ? `\n[exit code ${item['exit_code']}]` : ''
+    return done ? entry('tool_result', `${textIn(item['aggregated_output']) ?? ''}${exit}`, id, 'command') : []
+  }
+  if (type === 'mcp_tool_call') {
+    const name = `${jsonOf(item['server'])}.${jsonOf(item['tool'])}`
+    if (started) return entry('tool_call', jsonOf(item['arguments'] ?? {}), id, name)
+    return done ? entry('tool_result', jsonOf(item['error'] ?? item['result'] ?? ''), id, name) : []
+  }
+  if (type === 'file_change' && done) return entry('tool_call', jsonOf(item['changes']), id, 'file_change')
+  if (type === 'web_search' && done) return entry('tool_call', textIn(item['query']), id, 'web_search')
+  return []
+}
+
+/** `opencode run --format json`: a tool call is reported when it has ended. */
+function opencode(event: Json): NewTranscriptEntry[] {
+  const part = objectOf(event['part'])
+  if (event['type'] === 'text') return entry('text', textIn(part['text']))
+  if (event['type'] === 'reasoning') return entry('thought', textIn(part['text']))
+  if (event['type'] !== 'tool_use') return []
+  const state = objectOf(part['state'])
+  const [id, name] = [part['callID'], part['tool']]
+  return [
+    ...entry('tool_call', jsonOf(state['input'] ?? {}), id, name),
+    ...entry('tool_result', jsonOf(state['output'] ?? state['error'] ?? ''), id, name),
+  ]
+}
+
+/** `gemini --output-format stream-json`. Undefined: not an event, for example the object of `--output-format json`. */
+function gemini(event: Json): NewTranscriptEntry[] | undefined {
+  const { tool_id: id, tool_name: name } = event
+  switch (event['type']) {
+    case 'init':
+      return entry('note', `gemini ${jsonOf(event['model'])}, session ${jsonOf(event['session_id'])}`)
+    case 'message':
+      return event['role'] === 'assistant' ? entry('text', textIn(event['content'])) : []
+    case 'tool_use':
+      return entry('tool_call', jsonOf(event['parameters'] ?? {}), id, name)
+    case 'tool_result': {
+      const error = objectOf(event['error'])['message']
+      return entry(
+        'tool_result',
+        jsonOf(event['output'] ?? error ?? ''),
+        id,
+        event['status'] === 'error' ? 'error' : undefined,
+      )
+    }
+    case 'error':
+      return entry('note', textIn(event['message']))
+    case 'result':
+      return []
+    default:
+      return undefined
+  }
+}
+
+/** The formats whose stdout is a stream of events. */
+const events: Readonly<Partial<Record<FormatName, (event: Json) => NewTranscriptEntry[] | undefined>>> = {
+  claude,
+  codex,
+  gemini,
+  opencode,
+}

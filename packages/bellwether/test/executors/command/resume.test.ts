@@ -1,0 +1,158 @@
+/**
+ * Sessions of coding agents' programs. The stand-ins of examples/coding-agent write each call of their model into the session's file, so that a
+ * call that is made twice is counted twice. With BELLWETHER_REAL_CLI=claude (or codex, gemini, opencode) the tests that need no such count
+ * run with the real program, which must be signed in.
+ */
+import { execFile } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { mkdir, rm, writeFile } from 'node:fs/promises'
+import { delimiter, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { CommandSpec } from '../../../src/worker/executors/command.js'
+import type { PresetName } from '../../../src/worker/executors/presets.js'
+import { codingAgentPath, codingAgents, promptsOf } from '../../support/agents/coding-agents.js'
+import { thorough } from '../../support/thorough.js'
+import { openCommandSetup, type CommandSetup } from '../command-setup.js'
+
+const { names: presets, path: agentPath, isReal } = codingAgents()
+/** What lets the real programs write files when no person can confirm it. */
+const args: Readonly<Record<PresetName, readonly string[]>> = {
+  claude: ['--permission-mode', 'acceptEdits'],
+  codex: ['--sandbox', 'workspace-write'],
+  gemini: ['--approval-mode', 'auto_edit'],
+  aider: [],
+  opencode: [],
+}
+
+let b: CommandSetup
+let folders = 0
+const path = process.env['PATH']
+beforeAll(async () => {
+  b = await openCommandSetup()
+  process.env['PATH'] = agentPath
+})
+afterAll(async () => {
+  process.env['PATH'] = path
+  await b.close()
+})
+
+/** An agent in a folder of its own, in which the programs look for their sessions. */
+async function agentOf(preset: PresetName, more: Partial<CommandSpec> = {}) {
+  const cwd = `work/${(folders += 1)}`
+  await mkdir(join(b.folder, cwd))
+  const spec: Partial<CommandSpec> = { preset, cwd, args: args[preset], ...more }
+  return { spec, folder: join(b.folder, cwd), agentId: `resumes-${folders}` }
+}
+
+const sessionOf = async (turn: string) =>
+  (
+    await b.t.all<{ program_session_id: string; answered: boolean; resumed: boolean }>(
+      'select * from state.program_sessions where agent_turn_id = $1',
+      turn,
+    )
+  )[0]
+
+it('BELLWETHER_REAL_CLI selects the program on PATH instead of the stand-ins, and says what is wrong with it', async () => {
+  const bin = join(b.folder, 'real-bin')
+  await mkdir(bin)
+  const env = { PATH: bin, BELLWETHER_REAL_CLI: 'claude' }
+  expect(() => codingAgents(env)).toThrow('no program "claude" on PATH')
+  await writeFile(join(bin, 'claude'), '#!/bin/sh\n', { mode: 0o755 })
+  expect(codingAgents(env)).toEqual({ names: ['claude'], path: bin, isReal: true })
+  expect(() => codingAgents({ ...env, BELLWETHER_REAL_CLI: 'clause' })).toThrow('must be one of claude, codex')
+  expect(codingAgents({ PATH: bin })).toMatchObject({ path: `${codingAgentPath}${delimiter}${bin}`, isReal: false })
+})
+
+it.runIf(thorough && !isReal)('the tests that fit run with the program that BELLWETHER_REAL_CLI names', async () => {
+  const bin = join(b.folder, 'second-stand-in')
+  await mkdir(bin)
+  const log = join(b.folder, 'second-stand-in.log')
+  const script = `#!/bin/sh\necho "$@" >> ${log}\nexec ${codingAgentPath}/claude "$@"\n`
+  await writeFile(join(bin, 'claude'), script, { mode: 0o755 })
+  const args = ['vitest', 'run', '--project', 'bellwether', 'test/executors/command/resume']
+  const env = { ...process.env, PATH: `${bin}${delimiter}${path}`, BELLWETHER_REAL_CLI: 'claude' }
+  const root = fileURLToPath(new URL('../../../../..', import.meta.url))
+  const { stdout } = await promisify(execFile)('npx', args, { cwd: root, env, timeout: 240_000 })
+  expect(stdout).toMatch(/passed/)
+  expect(readFileSync(log, 'utf8').trim().split('\n').length).toBeGreaterThanOrEqual(4)
+})
+
+describe.each(presets)('the session of %s', (preset) => {
+  it('is resumed by the next turn of the same session, with the new request only', async () => {
+    const { spec, agentId } = await agentOf(preset, { instructions: 'Be very brief.' })
+    const sessionId = `talk-${preset}`
+    const first = await b.begin(spec, { agentId, sessionId, instruction: 'Remember the word heron. Answer OK.' })
+    await b.ended(first)
+    const second = await b.begin(spec, { agentId, sessionId, instruction: 'Which word? Answer with the word.' })
+    expect(await b.ended(second)).toMatchObject({ outcome: 'success', text: expect.stringMatching(/heron/i) })
+    expect(await sessionOf(second)).toMatchObject({ answered: true, resumed: true })
+    const request = '# Task\n\nWhich word? Answer with the word.\n'
+    expect(isReal ? [request] : promptsOf(preset, join(b.folder, spec.cwd!))).toContain(request)
+  })
+
+  it('is replaced by one new session, with the complete prompt, if it does not exist any more', async () => {
+    const { spec, agentId, folder } = await agentOf(preset, { instructions: 'Be very brief.' })
+    const sessionId = `lost-${preset}`
+    await b.ended(await b.begin(spec, { agentId, sessionId, instruction: 'Answer OK.' }))
+    if (preset === 'aider') for (const file of readdirSync(folder)) await rm(join(folder, file))
+    const gone = preset === 'opencode' ? 'ses_0000000000000000000000' : '00000000-0000-4000-8000-000000000000'
+    await b.t.all('update state.program_sessions set program_session_id = $1 where session_key = $2', gone, sessionId)
+    const turn = await b.begin(spec, { agentId, sessionId, instruction: 'Answer OK again.' })
+    expect(await b.ended(turn)).toMatchObject({ outcome: 'success', taskEvents: 1 })
+    expect(await sessionOf(turn)).toMatchObject({ answered: true, resumed: false })
+    const complete = '# Instructions\n\nBe very brief.\n\n# Task\n\nAnswer OK again.\n'
+    // Codex’s prompt ends with a mark of the turn.
+    const shown = isReal ? [complete] : promptsOf(preset, folder)
+    expect(shown.some((text) => text.startsWith(complete))).toBe(true)
+  })
+})
+
+describe.runIf(!isReal)('a program whose sessions are counted', () => {
+  it('is tried once: a program that ends at once is started a second time, not a third', async () => {
+    const { spec, agentId, folder } = await agentOf('codex')
+    await b.ended(await b.begin(spec, { agentId, sessionId: 'twice' }))
+    const bin = join(folder, 'bin')
+    await mkdir(bin)
+    await writeFile(join(bin, 'codex'), `#!/bin/sh\necho "$*" >> ${folder}/started\nexit 1\n`, { mode: 0o755 })
+    process.env['PATH'] = `${bin}${delimiter}${codingAgentPath}${delimiter}${path}`
+    const done = await b.ended(await b.begin(spec, { agentId, sessionId: 'twice' })).finally(() => {
+      process.env['PATH'] = `${codingAgentPath}${delimiter}${path}`
+    })
+    expect(done).toMatchObject({ outcome: 'failed', error: 'command_exit_1', taskEvents: 1 })
+    const started = readFileSync(join(folder, 'started'), 'utf8').trim().split('\n')
+    expect(started).toEqual([expect.stringMatching(/ resume \S+ -$/), expect.not.stringContaining('resume')])
+    expect(done.steps.map(({ status }) => status)).toEqual(['failed', 'failed'])
+  })
+
+  it('is not used with "resume: never", in another folder, or by another program', async () => {
+    const { spec, agentId } = await agentOf('claude')
+    const sessionId = 'apart'
+    await b.ended(await b.begin(spec, { agentId, sessionId }))
+    const others: readonly Partial<CommandSpec>[] = [
+      { ...spec, resume: 'never' },
+      { ...spec, cwd: 'work' },
+      { ...spec, preset: 'gemini', args: args.gemini },
+      { ...spec, args: ['--continue'] },
+    ]
+    for (const other of others) {
+      const done = await b.ended(await b.begin(other, { agentId, sessionId, instruction: 'Which word?' }))
+      expect(done.text).toContain('unknown to me')
+    }
+  })
+
+  it('gets what failed from the board instead of the task', async () => {
+    const { spec, agentId, folder } = await agentOf('claude', { instructions: 'Be brief.' })
+    const sessionId = 'task-T-1'
+    const resume = { agentId, sessionId, payload: { resume_prompt: 'The check failed: 1 of 3 tests.' } }
+    const instruction = 'The complete task.\nstand-in: later write fixed'
+    await b.ended(await b.begin(spec, { ...resume, instruction }))
+    await b.ended(await b.begin(spec, { ...resume, instruction }))
+    expect(existsSync(join(folder, 'fixed'))).toBe(true)
+    expect(promptsOf('claude', folder).map((text) => text.slice(-60))).toEqual([
+      expect.stringContaining('stand-in: later'),
+      '# Task\n\nThe check failed: 1 of 3 tests.\n',
+    ])
+  })
+})
