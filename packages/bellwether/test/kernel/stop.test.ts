@@ -3,7 +3,7 @@ import { openDatabase } from '../../src/ports/database/pool.js'
 import { kernelPerFile, project } from '../support/kernel.js'
 import { cardsIn, eventsOf, fingerprint, headOf, turnRow, waitsOf } from '../support/kernel-rows.js'
 import { deliverTurn, enqueueTurn, grepCalls, suspendedTurn } from '../support/kernel-turns.js'
-import { until } from '../support/until.js'
+import { untilLockWait } from '../support/lock-wait.js'
 
 const t = kernelPerFile()
 
@@ -69,12 +69,7 @@ it('[T3.6] a cancel that waits for a lease finds the turn leased and stops it', 
     })
     const pending = stop(second.agentTurnId)
     // The stop waits for the head that this transaction has locked.
-    await until('the stop waits for the head', async () => {
-      const blocked = await t.all(
-        "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
-      )
-      return blocked.length > 0 || undefined
-    })
+    await untilLockWait(t.db, 'the stop waits for the head')
     return { pending }
   })
   expect(await stopped.pending).toBe('ended')

@@ -10,7 +10,7 @@ import { kernelPerFile, project, target } from '../support/kernel.js'
 import { deliverTurn } from '../support/kernel-turns.js'
 import { quietLog } from '../support/quiet-log.js'
 import { silentBell } from '../support/silent-bell.js'
-import { until } from '../support/until.js'
+import { untilLockWait } from '../support/lock-wait.js'
 
 const t = kernelPerFile()
 let late: pg.Client
@@ -75,10 +75,7 @@ it('readers wait for a writer in the middle of its first statement', async () =>
   const writing = late.query(`insert into state.outbox (project_id, subject, kind, payload, created_at)
     select 'p', 's', 'step', jsonb_build_object('name', 'late' || n,
       'wait', case when n = 2 then pg_advisory_xact_lock(7)::text end), state.now() from generate_series(1, 2) n`)
-  await until('the writer waits between its rows', async () => {
-    const waits = await t.all("select from pg_locks where locktype = 'advisory' and objid = 7 and not granted")
-    return waits.length > 0 || undefined
-  })
+  await untilLockWait(t.db, 'the writer waits between its rows')
   await t.db.query(insert('second'))
   expect(await read()).toEqual([])
   await gate.end()
@@ -104,10 +101,7 @@ it('an id that is assigned after the reader looked for writers is not skipped', 
     `select xid || ':' || event_id as cursor from state.read_events($1::text::xid8, $2::bigint, 10)`,
     [xid, id],
   )
-  await until('the reader waits', async () => {
-    const waits = await t.all("select from pg_locks where locktype = 'advisory' and objid = 8 and not granted")
-    return waits.length > 0 || undefined
-  })
+  await untilLockWait(t.db, 'the reader waits')
   await late.query('begin')
   await late.query(insert('late'))
   await t.db.query(insert('third'))

@@ -1,7 +1,7 @@
 /** Attacks with keys that are limited to worker targets or a project, answers to questions by workers, and targets of other projects. */
 import { describe, expect, it } from 'vitest'
 import { project } from '../../support/kernel.js'
-import { until } from '../../support/until.js'
+import { untilLockWait } from '../../support/lock-wait.js'
 import { serverPerFile, type Body } from '../test-server.js'
 
 const part = { name: 'worker of another project', status: 'ready', pid: 1, restarts: 0, last_end: null } as const
@@ -287,10 +287,7 @@ describe('the worker targets of a project', () => {
     await db.transaction(async (tx) => {
       await tx.query({ text: "select state.check_targets(array['race'], array['gpu'])" })
       restricted = restrict()
-      await until('the restriction waits for the lock', async () => {
-        const rows = await db.query({ text: "select from pg_locks where not granted and locktype = 'transactionid'" })
-        return rows.length > 0 ? true : undefined
-      })
+      await untilLockWait(db, 'the restriction waits for the lock')
       const profile =
         "insert into resource.profiles (project_id, profile_id, name, worker_target) values ('race', 'x', 'x', 'gpu')"
       await tx.query({ text: profile })

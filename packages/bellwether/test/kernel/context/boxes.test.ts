@@ -6,7 +6,7 @@ import { openKernel } from '../../../src/kernel/kernel.js'
 import { kernelPerFile, project, target } from '../../support/kernel.js'
 import { cardsIn, fingerprint, headOf } from '../../support/kernel-rows.js'
 import { deliverTurn, enqueueTurn, grepCalls, reportSuccess, suspendedTurn } from '../../support/kernel-turns.js'
-import { until } from '../../support/until.js'
+import { untilLockWait } from '../../support/lock-wait.js'
 import { silentBell } from '../../support/silent-bell.js'
 
 const t = kernelPerFile()
@@ -156,12 +156,7 @@ it('[T5.3] an agent whose box another turn has borrowed stays idle until that tu
       turnRow(t.ids, { projectId: project, agentId: 'borrower', instruction: 'x', outputBoxId: outputBoxId! }),
     ])
     const pending = enqueueTurn(t, 'lender')
-    await until('the lease of the lender waits', async () => {
-      const blocked = await t.all(
-        "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
-      )
-      return blocked.length > 0 || undefined
-    })
+    await untilLockWait(t.db, 'the lease of the lender waits')
     return { own: pending }
   })
   expect((await own).status).toBe('queued')
@@ -192,12 +187,7 @@ it('[T5.3] of two concurrent leases of a box without owner the later turn stays 
   const { later } = await t.db.transaction(async (tx) => {
     await enqueue(tx, [turnRow(t.ids, wish('first'))])
     const pending = t.kernel.enqueue(wish('second'))
-    await until('the second lease waits for the first', async () => {
-      const blocked = await t.all(
-        "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
-      )
-      return blocked.length > 0 || undefined
-    })
+    await untilLockWait(t.db, 'the second lease waits for the first')
     return { later: pending }
   })
   expect(await later).toMatchObject({ status: 'queued' })
