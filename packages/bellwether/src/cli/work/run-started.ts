@@ -9,7 +9,7 @@ import type { ServerFlags } from '../shared/client.js'
 import { interruptedCode, untilInterrupted } from '../shared/interrupt.js'
 import { openProgress } from '../shared/live.js'
 import { exitCodes, print } from '../shared/output.js'
-import { behind } from './behind.js'
+import { queueReason } from './queue-reason.js'
 import { turnTranscript } from './turn-transcript.js'
 
 export type Finish = (code: number) => void
@@ -42,12 +42,12 @@ export async function runStarted(
     const started = await start(key, ports)
     id = started.agent_turn_id
     if (!flags.wait) {
-      const wait = await behind(client, { ...started, agent_id: agent })
+      const wait = await queueReason(client, { ...started, agent_id: agent })
       if (wait !== undefined) process.stderr.write(`${plain(wait)}\n`)
       print(flags, started, () => started.agent_turn_id)
       return undefined
     }
-    const wait = await behind(client, { ...started, agent_id: agent })
+    const wait = await queueReason(client, { ...started, agent_id: agent })
     progress.show(plain(`${id}  ${wait ?? started.status}`))
     return followTurn(client, started.agent_turn_id, {
       ...ports,

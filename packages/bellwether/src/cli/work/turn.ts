@@ -14,7 +14,7 @@ import { jsonLines, wholeUpTo } from '../shared/options.js'
 import { readInstruction } from '../shared/instruction.js'
 import { block, plain } from '../../client/sanitize.js'
 import { instant } from '../shared/terminal.js'
-import { behind } from './behind.js'
+import { queueReason } from './queue-reason.js'
 import { budgetOf, runStarted, show, stillRunning, type Finish, type RunFlags } from './run-started.js'
 import { addTrailVerbs } from './trail.js'
 import { turnTranscript, turnTable } from './turn-transcript.js'
@@ -74,7 +74,7 @@ export function turnCommand(finish: Finish): Command {
         return finish(show(flags, { ...found, transcript } as TurnDetail))
       }
       if (wanted) await printTranscript(client, id)
-      finish(show(flags, found, await behind(client, found)))
+      finish(show(flags, found, await queueReason(client, found)))
     })
   toServer(turn.command('watch <turn>'))
     .description('follow a turn until it ends; with --json print only the ended turn')
@@ -278,7 +278,7 @@ async function watch(client: Client, flags: ServerFlags, id: string): Promise<nu
     const first = await readTurn(client, id, 0, signal)
     const isText = flags.json !== true && flags.jsonl !== true
     if (first.ended_at === null && isText)
-      process.stdout.write(`${turnTranscript(first, systemClock.wallMs(), await behind(client, first))}\n`)
+      process.stdout.write(`${turnTranscript(first, systemClock.wallMs(), await queueReason(client, first))}\n`)
     const link = linkAbort(signal)
     const transcript = isText ? followTranscript(client, id, link.signal) : undefined
     const as = { json: flags.jsonl === true }

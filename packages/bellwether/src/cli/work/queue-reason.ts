@@ -5,7 +5,7 @@ import type { Client } from '../../client/client.js'
 import { instant } from '../shared/terminal.js'
 
 /** Undefined if the turn does not wait for its agent. */
-export async function behind(
+export async function queueReason(
   client: Client,
   { agent_turn_id: id, agent_id: agent, status }: Pick<Turn, 'agent_turn_id' | 'agent_id' | 'status'>,
 ): Promise<string | undefined> {
