@@ -34,6 +34,13 @@ export const boardMutations: readonly Mutation[] = [
     tests: ['test/board/log/damage.test.ts'],
   },
   {
+    name: 'a late copy of a damaged reopening makes finished work ready',
+    file: 'board/log/fold/replay.ts',
+    from: '      this.fold.holdReopened(this.lineNumber + 1)\n',
+    to: '      return true\n',
+    tests: ['test/board/log/damage.test.ts'],
+  },
+  {
     name: 'a lock is taken over at any age',
     file: 'board/log/locks/locks.ts',
     from: 'const isFree = status.stale !== false || (name !== referenceLock && status.abandoned)',

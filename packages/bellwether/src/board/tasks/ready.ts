@@ -22,7 +22,7 @@ import {
 import { chooseAgent } from '../policies/eligible.js'
 import { recoveryOf, ruleFor, type RecoveryPolicy } from '../policies/recovery.js'
 import type { RuntimeAgent } from '../policies/runtime.js'
-import type { BoardState, Task } from '../log/task.js'
+import type { BoardState, Task, TaskDamage } from '../log/task.js'
 
 export type WaitCode =
   | 'done'
@@ -82,11 +82,7 @@ export function readiness(task: Task, state: BoardState, nowMs: number, rules: R
   }
   const abort = abortOf(task)
   if (abort !== null) return no('aborted', `${abort.by} aborted it`)
-  if (task.damage !== undefined)
-    return no(
-      'damaged',
-      `line ${task.damage.line} of the log is damaged (${task.damage.kind}) and may belong to it; a person must check and release it`,
-    )
+  if (task.damage !== undefined) return no('damaged', `${damageText(task.damage)}; a person must check and release it`)
   const frozen = frozenOf(task)
   if (frozen !== null) return no('frozen', `${frozen.by} froze it`)
   const unmet = unmetDependency(task, state)
@@ -119,6 +115,11 @@ export function readiness(task: Task, state: BoardState, nowMs: number, rules: R
   if (unmet !== null) return no('dependency', unmet)
   return yes(firstAgent(task, rules.firstAgent), namesAgent(task))
 }
+
+const damageText = ({ line, kind }: TaskDamage): string =>
+  kind === 'reopened'
+    ? `line ${line} of the log reopens it after it was done, and earlier lines of the log are damaged or illegal`
+    : `line ${line} of the log is damaged (${kind}) and may belong to it`
 
 const reasonOf = ({ reason }: Task): string => (reason === null ? '' : `: ${reasonInWords(reason)}`)
 

@@ -84,6 +84,15 @@ describe('damaged lines', () => {
     expect(await rebuildSnapshot({ root: root.path, apply: false }, testWorld)).toMatchObject({ ok: true, held: [] })
   })
 
+  it('[H5.2] a late copy of a damaged reopening holds the finished task; without damaged lines it runs again', async () => {
+    const reopened = text(line('task_reopened', 'T-1', { from: 'done', to: 'pending' }))
+    const finished = text(created) + text(claimed) + text(done)
+    const { of, damage } = await readOf(await testRoot(), finished + zeros(claimed) + reopened)
+    expect(damage('T-1')).toEqual({ line: 5, kind: 'reopened' })
+    expect(of('T-1')).toMatchObject({ ready: false, why: expect.stringContaining('line 5 of the log reopens it') })
+    expect((await readOf(await testRoot(), finished + reopened)).of('T-1').ready).toBe(true)
+  })
+
   it('[H5.2] the marks are the same however the log is read, and opening it names the lines', async () => {
     const root = await testRoot()
     const parts = [text(created), text(other), zeros(claimed), text(line('task_noted', 'T-1', { x: 1 })), zeros(done)]

@@ -43,6 +43,7 @@ const targets: Record<string, string | null> = {
   task_noted: null,
   board_control: null,
 }
+const flaws = ['invalid_transition', 'broken_json', 'not_utf8', 'missing_keys', 'too_long', 'too_deep']
 const required = ['eventId', 'taskId', 'type', 'actor', 'at', 'payload']
 
 /** The status after an event; undefined: not allowed. */
@@ -80,8 +81,11 @@ export function model(log: Buffer): ModelResult {
       continue
     }
     const { event } = read
+    const before = tasks.get(event['taskId'] as string)?.status
     const kind = apply(event)
     if (kind === undefined) {
+      const isFlawed = problems.some((one) => flaws.includes(one.kind))
+      if (before === 'done' && isFlawed) hold(event['taskId'] as string, number, 'reopened')
       events += 1
       seen.add(event['eventId'] as string)
       if (typeof event['token'] === 'number') token = event['token']

@@ -2,7 +2,7 @@
 import { mkdir, readFile, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, it, vi } from 'vitest'
-import { rebuildSnapshot } from '../../../src/board/repair/rebuild.js'
+import { rebuildSnapshot, restoreSnapshot } from '../../../src/board/repair/rebuild.js'
 import { loadPolicies } from '../../../src/board/policies/load.js'
 import { recoveryOf } from '../../../src/board/policies/recovery.js'
 import { budgetsOf } from '../../../src/board/policies/budget.js'
@@ -107,34 +107,52 @@ async function nothingLost(root: TestRoot, first: string): Promise<void> {
   expect(of('T-006')).toMatchObject({ dependencies: ['T-001'], fields: { instruction: 'only in the snapshot' } })
   expect([first, recoveryOf(of('T-003'), 'spawn_failed')?.attempt]).toEqual([first, 1])
   expect([first, budgetsOf(of('T-003')).get('coder')?.tokenUsage]).toEqual([first, 900])
-  expect(pausedBy(state)).toMatchObject({ by: 'import', reason: expect.stringContaining('"paused"') })
+  const pause = { by: 'import', at: expect.any(String), reason: expect.stringContaining('"paused"') }
+  expect(pausedBy(state)).toEqual(first === 'resume' ? null : pause)
   const snapshot = await readFile(join(root.path, 'state/tasks.snapshot.before-import.json'), 'utf8')
   expect(JSON.parse(snapshot)).toHaveProperty('tasks.T-001.history', ['h-T-001'])
   expect(await readdir(join(root.path, 'state'))).toContain('recovery.state.before-import.json')
 }
 
+/** How each command that writes is called first. An action that the state of its task refuses has opened the root, too. */
+const writing: Readonly<Record<string, readonly (readonly string[])[]>> = {
+  add: [['One more']],
+  edit: [['T-005', '--title', 'Another title']],
+  claim: [['T-005']],
+  block: [['T-002']],
+  escalate: [['T-002']],
+  freeze: [['T-002']],
+  unfreeze: [['T-002']],
+  release: [['T-002']],
+  approve: [['T-002']],
+  reject: [['T-002']],
+  'require-approval': [['T-002']],
+  abort: [['T-002']],
+  'send-back': [['T-002']],
+  done: [['T-002', '--unchecked']],
+  merge: [['T-002']],
+  keep: [['T-002']],
+  retry: [['T-002']],
+  pause: [[]],
+  resume: [[]],
+  dispatch: [
+    ['T-005', '--command', 'true'],
+    ['--command', 'true'],
+  ],
+}
+const reading = ['list', 'show', 'checks', 'watch', 'synthesize']
+/** Opens the root with `openTaskRoot`, as `server` and `up` do. */
+const longRunning = ['autopilot']
+
 it('[H5.1] a root of the reference opens with nothing lost, whatever command writes first', async () => {
-  const commands = [
-    ['add', 'One more'],
-    ['claim', 'T-005'],
-    ['block', 'T-002'],
-    ['escalate', 'T-002'],
-    ['freeze', 'T-002'],
-    ['unfreeze', 'T-002'],
-    ['approve', 'T-002'],
-    ['require-approval', 'T-002'],
-    ['abort', 'T-002'],
-    ['release', 'T-002'],
-    ['retry', 'T-002'],
-    ['done', 'T-002', '--unchecked'],
-    ['dispatch', 'T-005', '--command', 'true'],
-    ['dispatch', '--command', 'true'],
-    ['pause'],
-  ]
-  for (const words of commands) {
-    const root = await referenceRoot()
-    await task(root, ...words)
-    await expect(nothingLost(root, words.join(' '))).resolves.toBeUndefined()
+  const verbs = (await loadTask(undefined))(() => undefined).commands.map((command) => command.name())
+  expect(verbs.toSorted()).toEqual([...Object.keys(writing), ...reading, ...longRunning].toSorted())
+  for (const [verb, calls] of Object.entries(writing)) {
+    for (const rest of calls) {
+      const root = await referenceRoot()
+      await task(root, verb, ...rest)
+      await expect(nothingLost(root, verb)).resolves.toBeUndefined()
+    }
   }
 })
 
@@ -179,11 +197,18 @@ it('[H5.1] after the first write the snapshot still has every key that the refer
   expect(await rebuildSnapshot({ root: root.path, apply: false }, testWorld)).toMatchObject({ match: true })
 })
 
-it('[H5.1] rebuild-snapshot as the first command keeps the snapshot of the reference for the import', async () => {
-  const root = await referenceRoot()
-  await rebuildSnapshot({ root: root.path, apply: true }, testWorld)
-  await task(root, 'add', 'One more')
-  await expect(nothingLost(root, 'rebuild-snapshot')).resolves.toBeUndefined()
+it('[H5.1] a repair command that writes first keeps the snapshot of the reference for the import', async () => {
+  const rebuilt = await referenceRoot()
+  await rebuildSnapshot({ root: rebuilt.path, apply: true }, testWorld)
+  await task(rebuilt, 'add', 'One more')
+  await expect(nothingLost(rebuilt, 'rebuild-snapshot')).resolves.toBeUndefined()
+
+  const restored = await referenceRoot()
+  const empty = '{"tasks":{\n\n},\n"control":{},\n"meta":{"version":2}}\n'
+  await writeFile(join(restored.path, 'state/tasks.snapshot.20260227T000000.000Z.json'), empty)
+  await restoreSnapshot({ root: restored.path, apply: true }, testWorld)
+  await task(restored, 'add', 'One more')
+  await expect(nothingLost(restored, 'restore-snapshot')).resolves.toBeUndefined()
 })
 
 it('[H5.1] the snapshot never moves a task back: a newer line of the log wins, and done stays done', async () => {

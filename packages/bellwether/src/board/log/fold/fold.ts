@@ -66,6 +66,8 @@ export class Fold {
   detail = ''
   /** The task of the last line whose transition was illegal; -1: none. */
   #illegalFor = -1
+  /** The done task that the last line put back into the queue; -1: none. */
+  #reopened = -1
   /** The last damaged line that names no task: every task that was open then and has not moved since may be its task. */
   #damage: (TaskDamage & { readonly tasks: number; readonly events: number }) | undefined
   /** By task: how many events had counted when it moved last. */
@@ -143,6 +145,7 @@ export class Fold {
     const line = this.#line
     this.detail = ''
     this.#illegalFor = -1
+    this.#reopened = -1
     const broken = line.read(bytes, start, end)
     if (broken !== undefined) {
       this.detail = line.detail
@@ -214,6 +217,7 @@ export class Fold {
       return 'invalid_transition'
     }
     const task = this.#own(known, before)
+    if (before.status === 'done' && status !== 'done') this.#reopened = known
     applyEvent(task, type, status, line)
     if (type !== 'task_noted' || line.payload.damage !== undefined) this.#movedAt[known] = this.#eventCount
     // A line that keeps a task held in a compacted log is not a change of the task.
@@ -245,6 +249,16 @@ export class Fold {
       const known = this.#taskIds.find(name, 0, name.length)
       if (known >= 0) this.#hold(known, { line, kind })
     }
+  }
+
+  /** Whether the last line put a done task back into the queue. */
+  get isReopening(): boolean {
+    return this.#reopened >= 0
+  }
+
+  /** Holds the task that the last line reopened: lines before it are damaged or illegal, so it may be a late copy of one of them. */
+  holdReopened(line: number): void {
+    this.#hold(this.#reopened, { line, kind: 'reopened' })
   }
 
   #hold(number: number, damage: TaskDamage): void {

@@ -3,7 +3,7 @@
  * or reported with its number. A last line without a newline counts if it is complete JSON, and else is reported as torn.
  */
 import type { LogFile } from '../../../ports/disk/disk.js'
-import { Fold, type Problem } from './fold.js'
+import { damagedKinds, Fold, type Problem } from './fold.js'
 import { parseJson } from '../lines/json.js'
 import { lineReadMaxBytes } from '../lines/line.js'
 
@@ -158,7 +158,7 @@ export class Reader {
     if (isBlank(bytes, start, stop)) return false
     this.report.lines += 1
     const problem = this.fold.take(bytes, start, stop, this.position)
-    if (problem === undefined) return true
+    if (problem === undefined) return this.#counted()
     if (problem === 'unsure') return problem
     this.#note(problem, this.fold.detail, bytes.subarray(start, stop))
     return false
@@ -170,9 +170,15 @@ export class Reader {
     const stop = bytes[end - 1] === 0x0d ? end - 1 : end
     const known = (await this.fold.idIndex?.find(id)) !== undefined
     const problem = known ? 'duplicate_event_id' : this.fold.take(bytes, start, stop, this.position, true)
-    if (problem === undefined || problem === 'unsure') return true
+    if (problem === undefined || problem === 'unsure') return this.#counted()
     this.#note(problem, known ? id : this.fold.detail, bytes.subarray(start, stop))
     return false
+  }
+
+  #counted(): true {
+    if (this.fold.isReopening && Object.keys(this.report.counts).some(isFlaw))
+      this.fold.holdReopened(this.lineNumber + 1)
+    return true
   }
 
   #tooLong(bytes: number): void {
@@ -187,6 +193,8 @@ export class Reader {
     if (troubles.length < issuesMax) troubles.push({ line: this.lineNumber + 1, kind, detail })
   }
 }
+
+const isFlaw = (kind: string) => kind === 'invalid_transition' || damagedKinds.has(kind as Problem)
 
 function isBlank(bytes: Buffer, start: number, end: number): boolean {
   for (let i = start; i < end; i += 1) if (bytes[i] !== 0x20 && bytes[i] !== 0x09) return false
