@@ -1,5 +1,5 @@
 /** Programs that an agent names in the configuration of a repository, or of one inside its worktree: git of the board starts none of them. */
-import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, lstatSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { gitHistory } from '../../src/ports/git.js'
@@ -99,6 +99,23 @@ describe('git of the board', () => {
     writeFileSync(join(root, 'a.txt'), 'two\n')
     expect(await merged(worktrees)).toBe('published')
     expect(ran()).toBe(false)
+  })
+
+  it('does not follow a link of the worktree to another repository, and makes the worktree again', async () => {
+    const repository = await newRepository()
+    const other = await newRepository()
+    const worktrees = await worktreesOf(repository)
+    const { root } = await opened(worktrees)
+    symlinkSync('/dev/null', join(other.path, '.git/planted'))
+    writeFileSync(join(root, '.git'), `gitdir: ${join(other.path, '.git')}\n`)
+    await expect(committed(worktrees)).rejects.toMatchObject({ code: 'no_worktree' })
+    expect(lstatSync(join(other.path, '.git/planted')).isSymbolicLink()).toBe(true)
+    await opened(worktrees)
+    expect(await merged(worktrees)).toBe('merged')
+    // The entry of another worktree of the same repository is not its own either.
+    await opened(worktrees, 'T-2')
+    writeFileSync(join(root, '.git'), `gitdir: ${join(repository.path, '.git/worktrees/T-2')}\n`)
+    await expect(committed(worktrees)).rejects.toMatchObject({ code: 'no_worktree' })
   })
 
   it('refuses a repository whose configuration includes other files under conditions', async () => {

@@ -1,5 +1,5 @@
 /** The worktrees of tasks on real repositories. */
-import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { workspaceOf } from '../../src/ports/git/workspace-folder.js'
@@ -289,6 +289,23 @@ describe('merges of worktrees', () => {
     const kept = repository.git('for-each-ref', '--format=%(refname)', 'refs/bellwether/kept')
     expect(repository.git('show', `${kept}:late.txt`)).toBe('late')
     expect(existsSync(join((await opened(worktrees)).root, 'b.txt'))).toBe(true)
+  })
+
+  it('keeps a commit that a sandboxed agent left outside its branch, with its objects', async () => {
+    const repository = await newRepository()
+    const worktrees = await worktreesOf(repository)
+    await opened(worktrees)
+    const late = repository.git('commit-tree', '-m', 'late', '-p', 'HEAD', 'HEAD^{tree}')
+    // In the sandbox, new objects are in a folder of the worktree, and HEAD is detached.
+    const gitDir = join(repository.path, '.git/worktrees/T-1')
+    const folder = join(gitDir, 'bellwether-objects', late.slice(0, 2))
+    mkdirSync(folder, { recursive: true })
+    const object = join(late.slice(0, 2), late.slice(2))
+    renameSync(join(repository.path, '.git/objects', object), join(gitDir, 'bellwether-objects', object))
+    writeFileSync(join(gitDir, 'HEAD'), `${late}\n`)
+    await worktrees.close(task('T-1'), { merged: [], isFinal: true })
+    expect(repository.git('for-each-ref', '--format=%(objectname)', 'refs/bellwether/kept')).toBe(late)
+    expect(repository.git('fsck', '--no-dangling')).toBe('')
   })
 })
 

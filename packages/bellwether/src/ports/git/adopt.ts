@@ -4,7 +4,7 @@
  */
 import { lstatSync, readdirSync, rmSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
 import type { Repository } from './repository.js'
 
 /** In the worktree's part of the repository. */
@@ -16,24 +16,15 @@ ids=$(GIT_OBJECT_DIRECTORY="$1" git cat-file --batch-all-objects --batch-check='
 [ -n "$ids" ] || exit 0
 echo "$ids" | GIT_ALTERNATE_OBJECT_DIRECTORIES="$1" git pack-objects -q --stdout | git index-pack --stdin > /dev/null`
 
-/** The worktree's part of the repository. */
-export async function gitDirIn({ git }: Repository, worktree: string): Promise<string> {
-  const { stdout } = await git(['rev-parse', '--git-dir'], { cwd: worktree })
-  return resolve(worktree, stdout.trim())
-}
-
-/** Returns the worktree's part of the repository. */
-export async function adoptObjects(repository: Repository, worktree: string): Promise<string> {
-  const { git } = repository
-  const gitDir = await gitDirIn(repository, worktree)
+/** `gitDir`: the worktree's part of the repository. */
+export async function adoptObjects({ git }: Repository, gitDir: string): Promise<void> {
   removePlanted(gitDir)
   const objects = newObjects(gitDir)
-  if (lstatSync(objects, { throwIfNoEntry: false })?.isDirectory() !== true) return gitDir
+  if (lstatSync(objects, { throwIfNoEntry: false })?.isDirectory() !== true) return
   // It names a folder of the sandbox, or whatever the agent wrote into it.
   await rm(join(objects, 'info'), { recursive: true, force: true })
-  await git([objects], { script: copyObjects, writes: true })
+  if (readdirSync(objects).length > 0) await git([objects], { script: copyObjects, writes: true })
   await rm(objects, { recursive: true, force: true })
-  return gitDir
 }
 
 /**

@@ -7,11 +7,10 @@ import { readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { hasCode } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
-import { commitOf, isIn, listWorktrees, type Repository } from './repository.js'
+import { commitOf, forkPoint, isIn, listWorktrees, tipsOf, type Tip } from './repository.js'
 import { identity } from './git.js'
-import { gitDirIn } from './adopt.js'
 import { attach, forkOf, keepUncommitted, mergeMark, unmergedIn } from './snapshot.js'
-import type { Place, TaskName } from './place.js'
+import { noWorktree, type Place, type TaskName, type UsablePlace } from './place.js'
 
 export type Candidate =
   /** The base has the change already, or the task changed nothing. */
@@ -48,12 +47,12 @@ git read-tree -m -u "$2" "$3"
 exit ${failedCodes.moved}`
 
 export function merges(
-  mustFind: (task: TaskName) => Promise<Place>,
+  mustFind: (task: TaskName) => Promise<UsablePlace>,
   place: (task: TaskName) => Promise<Place | undefined>,
 ): Merges {
   return {
     async isMerged(task, commits) {
-      const found = await place(task)
+      const found = commits.length === 0 ? undefined : await place(task)
       if (found === undefined) return false
       // A locked call waits for the git command of a process that was killed.
       await found.repository.git(['rev-parse', '-q', '--verify', found.record.base], {
@@ -64,21 +63,24 @@ export function merges(
       return false
     },
     async rebase(task, commit) {
-      const { repository, record, branch, name } = await mustFind(task)
-      const base = await commitOf(repository, record.base)
+      const place = await mustFind(task)
+      const { repository, record, branch } = place
+      const tips = await tipsOf(repository, [record.base, branch])
+      const base = tips.get(record.base)?.commit
       if (base === undefined) throw baseGone(task.taskId, record.base)
-      if (await isIn(repository, commit, base)) return { is: 'merged', base }
-      const cwd = record.path
-      await restore(repository, { cwd, branch, name, commit })
-      if (await isIn(repository, base, commit)) return { is: 'candidate', commit, base }
-      const place = { repository, record, branch, name }
+      const fork = await forkPoint(repository, commit, base)
+      if (fork === commit) return { is: 'merged', base }
+      await restore(place, commit, tips.get(branch))
+      if (fork === base) return { is: 'candidate', commit, base }
       const found = await rebased(place, base, commit)
       if ('files' in found) return { is: 'conflict', files: found.files, base }
       if (found.commit === base) return { is: 'merged', base }
       return { is: 'candidate', commit: found.commit, base }
     },
     async publish(task, { commit, base }) {
-      const { repository, record } = await mustFind(task)
+      const found = await place(task)
+      if (found === undefined) throw noWorktree(task.taskId)
+      const { repository, record } = found
       const { git } = repository
       const message = `bellwether: merge ${task.taskId}`
       const at = (await listWorktrees(repository)).find((one) => one.branch === record.base)
@@ -127,27 +129,20 @@ const baseGone = (taskId: string, base: string) =>
  * The worktree at the accepted commit, whatever a killed process or a person left in it. What a person left is kept under a ref; the mark says
  * that Bellwether itself was merging this commit.
  */
-async function restore(
-  repository: Repository,
-  at: { readonly cwd: string; readonly branch: string; readonly name: string; readonly commit: string },
-): Promise<void> {
+async function restore(place: UsablePlace, commit: string, tip: Tip | undefined): Promise<void> {
+  const { repository, gitDir, head } = place
   const { git } = repository
-  const { cwd, branch, commit, name } = at
-  const gitDir = await gitDirIn(repository, cwd)
   const mark = join(gitDir, mergeMark)
   const wasMerging = (await readFile(mark, 'utf8').catch(ifMissing(''))) === commit
   let wasStopped = false
   for (const state of ['rebase-merge', 'rebase-apply', 'MERGE_HEAD', 'MERGE_MSG', 'CHERRY_PICK_HEAD', 'REVERT_HEAD']) {
     wasStopped = (await rm(join(gitDir, state), { recursive: true }).then(() => true, ifMissing(false))) || wasStopped
   }
-  if (!(wasMerging && wasStopped)) await keepUncommitted(repository, cwd, name)
+  const isDirty = (wasMerging && wasStopped) || (await keepUncommitted(place))
   await writeFile(mark, commit)
-  await git(['reset', '-q', '--hard'], { cwd, writes: true })
-  const head = await commitOf(repository, 'HEAD', cwd)
-  if (head !== commit) await git(['checkout', '-q', '--detach', '--force', commit], { cwd, writes: true })
-  const tip = await commitOf(repository, branch)
-  const committer = tip === undefined ? '' : (await git(['log', '-1', '--format=%ce', tip])).stdout.trim()
-  await attach(repository, { ...at, isOurs: wasMerging && committer === identity.email })
+  if (isDirty || wasStopped) await git(['reset', '-q', '--hard'], { writes: true })
+  if (head !== commit) await git(['checkout', '-q', '--detach', '--force', commit], { writes: true })
+  await attach(place, { tip: tip?.commit, commit, isOurs: wasMerging && tip?.committer === identity.email })
 }
 
 const ifMissing =
@@ -159,7 +154,7 @@ const ifMissing =
 
 type Rebased = { readonly commit: string } | { readonly files: readonly string[] }
 
-async function rebased(place: Place, base: string, commit: string): Promise<Rebased> {
+async function rebased(place: UsablePlace, base: string, commit: string): Promise<Rebased> {
   const { repository, record, branch } = place
   const { git } = repository
   const cwd = record.path

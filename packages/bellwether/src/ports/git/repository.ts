@@ -6,6 +6,7 @@ import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { Terminal } from '@bellwether/protocol'
 import { runGit, type GitAnswer, type GitCall, type Setting } from './git.js'
+import { topOf } from './workspace-folder.js'
 
 export interface Repository {
   /** The folder of the checked-out files. */
@@ -32,16 +33,9 @@ const notFound = 128
 
 export async function findRepository(folder: string, timeoutMs: number): Promise<Repository | NoRepository> {
   const owner = ownerOf(folder)
-  const found = await runGit({
-    args: ['rev-parse', '--show-toplevel', '--git-common-dir', '--show-prefix'],
-    cwd: folder,
-    timeoutMs,
-    owner,
-    answers: [0, notFound],
-  })
-  if (found.code === notFound) return { missing: `${folder} is not in a git repository with files` }
-  const [top = '', commonDir = '', prefix = ''] = found.stdout.split('\n')
-  const common = resolve(folder, commonDir)
+  const location = await locate(folder, timeoutMs, owner)
+  if (location === undefined) return { missing: `${folder} is not in a git repository with files` }
+  const { top, common, prefix } = location
   const known = new Map<string, Promise<readonly Setting[]>>()
   /** A worktree and a submodule have settings of their own. */
   const configOf = (cwd: string) => {
@@ -61,6 +55,50 @@ export async function findRepository(folder: string, timeoutMs: number): Promise
     })
   return { top, common, prefix, git }
 }
+
+interface Location {
+  readonly top: string
+  readonly common: string
+  readonly prefix: string
+}
+
+/** By folder. A location holds while the entry `.git` above the folder is the same. */
+const locations = new Map<string, { readonly entry: string; readonly location: Location }>()
+// A process has one or two task roots.
+const locationsMax = 100
+
+async function locate(folder: string, timeoutMs: number, owner: GitCall['owner']): Promise<Location | undefined> {
+  const entry = entryAbove(folder)
+  const known = locations.get(folder)
+  if (entry !== undefined && known?.entry === entry) return known.location
+  const found = await runGit({
+    args: ['rev-parse', '--show-toplevel', '--git-common-dir', '--show-prefix'],
+    cwd: folder,
+    timeoutMs,
+    owner,
+    answers: [0, notFound],
+  })
+  if (found.code === notFound) return undefined
+  const [top = '', commonDir = '', prefix = ''] = found.stdout.split('\n')
+  const location = { top, common: resolve(folder, commonDir), prefix }
+  if (locations.size >= locationsMax) locations.clear()
+  if (entry !== undefined) locations.set(folder, { entry, location })
+  return location
+}
+
+/** Identifies the entry `.git` of the repository: a folder, or a file that names one. */
+function entryAbove(folder: string): string | undefined {
+  const top = topOf(folder)
+  if (top === undefined) return undefined
+  const entry = statSync(resolve(top, '.git'))
+  return [top, entry.dev, entry.ino, ...(entry.isFile() ? [entry.ctimeMs, entry.size] : [])].join(' ')
+}
+
+/** The same repository; git is called in the worktree unless a call names another folder. */
+export const inside = (repository: Repository, worktree: string): Repository => ({
+  ...repository,
+  git: (args, more) => repository.git(args, { cwd: worktree, ...more }),
+})
 
 export async function hasCommits({ git }: Repository): Promise<boolean> {
   return (await git(['rev-list', '-n', '1', '--branches'])).stdout.trim() !== ''
@@ -116,6 +154,29 @@ export async function commitOf({ git }: Repository, revision: string, cwd?: stri
     answers: [0, 1, notFound],
     ...(cwd === undefined ? {} : { cwd }),
   })
+  return found.code === 0 ? found.stdout.trim() : undefined
+}
+
+export interface Tip {
+  readonly commit: string
+  readonly committer: string
+}
+
+/** The tips of branches, by their full names, in one call. A branch that does not exist is absent. */
+export async function tipsOf({ git }: Repository, branches: readonly string[]): Promise<ReadonlyMap<string, Tip>> {
+  const format = '--format=%(refname)%09%(objectname)%09%(committeremail:trim)'
+  const { stdout } = await git(['for-each-ref', format, ...branches])
+  const found = new Map<string, Tip>()
+  for (const line of stdout.split('\n')) {
+    const [name = '', commit = '', committer = ''] = line.split('\t')
+    if (branches.includes(name)) found.set(name, { commit, committer })
+  }
+  return found
+}
+
+/** The commit where two commits parted: one of them if the other contains it. Undefined: their histories have nothing in common. */
+export async function forkPoint({ git }: Repository, one: string, other: string): Promise<string | undefined> {
+  const found = await git(['merge-base', one, other], { answers: [0, 1, notFound] })
   return found.code === 0 ? found.stdout.trim() : undefined
 }
 

@@ -2,12 +2,12 @@
  * Removes the lock files that killed git commands left in the worktree of a task. Git refuses to work while they exist, and no one else
  * removes them. Called while no run works in the worktree; a lock stays if a git command of a person runs there.
  */
-import { existsSync, readdirSync, readFileSync, readlinkSync, realpathSync } from 'node:fs'
-import { basename, dirname, join, resolve } from 'node:path'
+import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { basename, join } from 'node:path'
 import { readProcesses } from '../processes/proc.js'
 import { branchPrefix } from './place.js'
 import { findRepository, type Repository } from './repository.js'
-import { topOf } from './workspace-folder.js'
+import { gitDirOf, topOf } from './workspace-folder.js'
 
 // A killed command leaves a few; the rest goes at the next call.
 const locksMax = 100
@@ -30,16 +30,6 @@ export async function clearWorkspace(root: string, workspace: string): Promise<v
   const repository = worktree === undefined ? undefined : await findRepository(root, gitMs)
   if (worktree !== undefined && repository !== undefined && 'git' in repository)
     await removeStaleLocks(repository, worktree)
-}
-
-/** The part of the repository that belongs to the worktree. An agent can change the link to it: only a folder of the repository counts. */
-function gitDirOf(common: string, worktree: string): string | undefined {
-  const link = join(worktree, '.git')
-  if (!existsSync(link)) return undefined
-  const target = /^gitdir: (.+)$/m.exec(readFileSync(link, 'utf8'))?.[1]
-  const gitDir = target === undefined ? undefined : resolve(worktree, target)
-  if (gitDir === undefined || !existsSync(gitDir)) return undefined
-  return dirname(realpathSync(gitDir)) === join(realpathSync(common), 'worktrees') ? gitDir : undefined
 }
 
 /** Also those of submodules. */

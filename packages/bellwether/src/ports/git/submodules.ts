@@ -63,7 +63,7 @@ export async function keepSubmodules(
   for (const { path, store } of await submodulesOf(repository, worktree)) {
     const cwd = join(worktree, path)
     if (!(await exists(join(cwd, '.git')))) continue
-    await addAll(repository, cwd)
+    await addAll(repository, cwd, await readIndex(repository, cwd))
     const { code } = await git(['diff', '--cached', '--quiet'], { cwd, answers: [0, 1] })
     if (code === 1) await git(['commit', '-q', '--no-verify', '-m', message], { cwd, env, writes: true })
     const head = (await git(['rev-parse', 'HEAD'], { cwd })).stdout.trim()
@@ -84,18 +84,30 @@ async function isComplete(git: Repository['git'], store: string): Promise<boolea
 
 const isSubmodule = '160000'
 
+/** What git has staged. A file with a conflict has up to three stages other than 0. */
+export type Index = readonly {
+  readonly mode: string
+  readonly id: string
+  readonly stage: number
+  readonly path: string
+}[]
+
+export async function readIndex({ git }: Repository, cwd: string): Promise<Index> {
+  return items((await git(['ls-files', '-sz'], { cwd })).stdout).map((entry) => {
+    const [, mode = '', id = '', stage = '0', path = ''] = /^(\d+) ([0-9a-f]+) (\d)\t(.*)$/s.exec(entry) ?? []
+    return { mode, id, stage: Number(stage), path }
+  })
+}
+
 /**
  * `git add -A`, which does not look into repositories inside the worktree: git would run their filters. What they have checked out is
  * recorded all the same.
  */
-export async function addAll(repository: Repository, cwd: string): Promise<void> {
+export async function addAll(repository: Repository, cwd: string, index: Index): Promise<void> {
   const { git } = repository
-  const staged = items((await git(['ls-files', '-sz'], { cwd })).stdout)
   const inner: { readonly path: string; readonly before: string }[] = []
-  for (const entry of staged.filter((line) => line.startsWith(isSubmodule))) {
-    const [, before = '', path = ''] = /^\d+ ([0-9a-f]+) \d\t(.*)$/s.exec(entry) ?? []
-    if (await exists(join(cwd, path, '.git'))) inner.push({ path, before })
-  }
+  for (const { mode, id, path } of index)
+    if (mode === isSubmodule && (await exists(join(cwd, path, '.git')))) inner.push({ path, before: id })
   await git(['add', '-A', '--', '.', ...inner.map(({ path }) => `:(exclude,literal)${path}`)], { cwd, writes: true })
   for (const { path, before } of inner) {
     const head = await commitOf(repository, 'HEAD', join(cwd, path))

@@ -2,7 +2,7 @@
  * The folder in which a turn works: the project, or the same folder in the git worktree that the board made for the turn's task. Only a worktree of
  * the project's own repository counts, because a payload may come from any caller.
  */
-import { readFileSync, realpathSync, statSync } from 'node:fs'
+import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { hasCode } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
@@ -39,6 +39,33 @@ export function topOf(folder: string): string | undefined {
     if (statSync(join(at, '.git'), { throwIfNoEntry: false }) !== undefined) return at
     if (dirname(at) === at) return undefined
   }
+}
+
+/**
+ * The part of the repository that belongs to the worktree; undefined: git does not know the worktree. An agent can change the link to it: only a
+ * folder of the repository that points back counts.
+ */
+export function gitDirOf(common: string, worktree: string): string | undefined {
+  const link = join(worktree, '.git')
+  if (statSync(link, { throwIfNoEntry: false })?.isFile() !== true) return undefined
+  const target = /^gitdir: (.+)$/m.exec(readFileSync(link, 'utf8'))?.[1]
+  const gitDir = target === undefined ? undefined : resolve(worktree, target)
+  if (gitDir === undefined || statSync(gitDir, { throwIfNoEntry: false }) === undefined) return undefined
+  if (dirname(realpathSync(gitDir)) !== join(realpathSync(common), 'worktrees')) return undefined
+  return pointsTo(gitDir, worktree) ? gitDir : undefined
+}
+
+/** Whether git has an entry for the worktree, also if its folder is gone. */
+export function isRegistered(common: string, worktree: string): boolean {
+  const folder = join(common, 'worktrees')
+  if (statSync(folder, { throwIfNoEntry: false }) === undefined) return false
+  return readdirSync(folder).some((name) => pointsTo(join(folder, name), worktree))
+}
+
+function pointsTo(gitDir: string, worktree: string): boolean {
+  const link = join(gitDir, 'gitdir')
+  if (statSync(link, { throwIfNoEntry: false })?.isFile() !== true) return false
+  return resolve(gitDir, readFileSync(link, 'utf8').trim()) === join(worktree, '.git')
 }
 
 /** The repository that all worktrees of `top` share. */

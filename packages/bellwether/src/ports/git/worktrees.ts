@@ -2,21 +2,20 @@
  * The git worktrees of tasks: one folder and one branch per task, outside the project. Opening one again adopts what a killed process
  * left. A commit is never deleted: what is not merged stays on its branch, or under refs/bellwether/kept. merge.ts merges them.
  */
-import { access, chown, mkdir, realpath, rm } from 'node:fs/promises'
+import { chown, mkdir, realpath, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { hasCode } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { tryFolderLock, type FolderLock } from '../database/folder-lock.js'
 import { adoptObjects } from './adopt.js'
 import { merges, type Merges } from './merge.js'
-import { branchPrefix, type Place, type TaskName } from './place.js'
+import { branchPrefix, noWorktree, type Place, type TaskName, type UsablePlace } from './place.js'
 import { listRecords, readRecord, removeRecord, worktreeName, writeRecord, type WorktreeRecord } from './records.js'
 import {
   commitOf,
   findRepository,
   hasCommits,
+  inside,
   isIn,
-  listWorktrees,
   ownerOf,
   type NoRepository,
   type Repository,
@@ -24,6 +23,7 @@ import {
 import { keepUncommitted, snapshots, type Snapshots } from './snapshot.js'
 import { removeStaleLocks } from './stale-locks.js'
 import { checkOutSubmodules } from './submodules.js'
+import { gitDirOf, isRegistered } from './workspace-folder.js'
 
 export interface Worktree {
   /** The folder of the worktree. */
@@ -88,16 +88,12 @@ export function openWorktrees(options: WorktreeOptions): Worktrees {
     fork: record.fork,
   })
 
-  async function mustFind(task: TaskName): Promise<Place> {
+  async function mustFind(task: TaskName): Promise<UsablePlace> {
     const found = await place(task)
-    if (found !== undefined && (await isUsable(found))) {
-      await removeStaleLocks(found.repository, found.record.path)
-      return found
-    }
-    throw new InvalidInput(`Task "${task.taskId}" has no worktree.`, {
-      code: 'no_worktree',
-      hint: `Run bellwether task retry ${task.taskId} to start it again.`,
-    })
+    const usable = found === undefined ? undefined : await usablePlace(found)
+    if (usable === undefined) throw noWorktree(task.taskId)
+    await removeStaleLocks(usable.repository, usable.record.path)
+    return usable
   }
 
   async function create(repository: Repository, task: TaskName, base: string, fork: string): Promise<Worktree> {
@@ -134,29 +130,31 @@ export function openWorktrees(options: WorktreeOptions): Worktrees {
       const repository = await repositoryOf()
       if ('missing' in repository) return repository
       const found = await place(task, repository)
-      if (found !== undefined && (await isUsable(found))) {
+      if (found !== undefined && (await usablePlace(found)) !== undefined) {
         await removeStaleLocks(repository, found.record.path)
         return worktreeOf(found)
       }
-      if (!(await hasCommits(repository))) return { missing: `the git repository ${repository.top} has no commits` }
       const base = found?.record.base ?? (await baseOf(repository, wanted, task.taskId))
       const fork = await commitOf(repository, base)
+      if (fork === undefined && !(await hasCommits(repository)))
+        return { missing: `the git repository ${repository.top} has no commits` }
       if (fork === undefined) throw baseGone(task.taskId, base, repository)
       return create(repository, task, base, fork)
     },
     async find(task) {
       const found = await place(task)
-      return found !== undefined && (await isUsable(found)) ? worktreeOf(found) : undefined
+      return found !== undefined && (await usablePlace(found)) !== undefined ? worktreeOf(found) : undefined
     },
     async close(task, { merged, isFinal }) {
       const found = await place(task)
       if (found === undefined) return true
       const { repository, name, record, branch } = found
-      if (await isUsable(found)) {
+      const usable = await usablePlace(found)
+      if (usable !== undefined) {
         await removeStaleLocks(repository, record.path)
-        await adoptObjects(repository, record.path)
-        await keepUncommitted(repository, record.path, name)
-        await keepHead(found, merged)
+        await adoptObjects(repository, usable.gitDir)
+        await keepUncommitted(usable)
+        await keepHead(usable, merged)
       }
       await dropFolder(repository, record.path)
       const tip = await commitOf(repository, branch)
@@ -181,21 +179,15 @@ export function openWorktrees(options: WorktreeOptions): Worktrees {
   }
 }
 
-/** Whether the worktree is complete and still registered. */
-async function isUsable({ record, repository, branch }: Place): Promise<boolean> {
-  if (!record.ready) return false
-  try {
-    await access(join(record.path, '.git'))
-  } catch (error) {
-    if (hasCode(error, 'ENOENT')) return false
-    throw error
-  }
-  const known = await listWorktrees(repository)
-  if (!known.some(({ path }) => path === record.path)) return false
-  return (
-    (await commitOf(repository, 'HEAD', record.path)) !== undefined ||
-    (await commitOf(repository, branch)) !== undefined
-  )
+/** Undefined: the worktree is not complete, or git does not know it any more. */
+async function usablePlace(place: Place): Promise<UsablePlace | undefined> {
+  const { record, branch } = place
+  const gitDir = record.ready ? gitDirOf(place.repository.common, record.path) : undefined
+  if (gitDir === undefined) return undefined
+  const repository = inside(place.repository, record.path)
+  const head = await commitOf(repository, 'HEAD')
+  if (head === undefined && (await commitOf(repository, branch)) === undefined) return undefined
+  return { ...place, repository, gitDir, head }
 }
 
 async function baseOf(repository: Repository, wanted: string | null, taskId: string): Promise<string> {
@@ -221,13 +213,15 @@ const baseGone = (taskId: string, base: string, { top }: Repository) =>
 async function dropFolder(repository: Repository, path: string): Promise<void> {
   // The folder first: git refuses a folder whose `worktree add` was killed, but not one that is gone.
   await rm(path, { recursive: true, force: true })
-  if ((await listWorktrees(repository)).some((one) => one.path === path))
+  if (isRegistered(repository.common, path))
     await repository.git(['worktree', 'remove', '--force', '--force', path], { writes: true })
 }
 
 /** Keeps commits of a detached HEAD that are neither on the branch of the task nor merged. */
-async function keepHead({ repository, record, branch, name }: Place, merged: readonly string[]): Promise<void> {
-  const head = await commitOf(repository, 'HEAD', record.path)
+async function keepHead(place: UsablePlace, merged: readonly string[]): Promise<void> {
+  const { repository, record, branch, name } = place
+  // Read again: the commit may have been among the objects that the repository did not have yet.
+  const head = await commitOf(repository, 'HEAD')
   if (head === undefined || merged.includes(head)) return
   for (const ref of [branch, record.base]) if (await isIn(repository, head, ref)) return
   await repository.git(['update-ref', `refs/bellwether/kept/${name}/${head.slice(0, 12)}`, head], { writes: true })
