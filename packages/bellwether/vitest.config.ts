@@ -19,6 +19,7 @@ export const common = {
     // Tests judge what happened, not how fast: a busy machine fails none.
     testTimeout: 300_000,
     hookTimeout: 300_000,
+    expect: { poll: { timeout: 120_000 } },
   },
 }
 

@@ -15,5 +15,6 @@ export default defineConfig({
     // A browser on a busy machine.
     testTimeout: 300_000,
     hookTimeout: 300_000,
+    expect: { poll: { timeout: 120_000 } },
   },
 })

@@ -9,5 +9,6 @@ export default defineConfig({
     setupFiles: ['../../scripts/property-seed.ts'],
     testTimeout: 300_000,
     hookTimeout: 300_000,
+    expect: { poll: { timeout: 120_000 } },
   },
 })

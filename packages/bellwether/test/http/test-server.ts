@@ -117,7 +117,8 @@ export async function openTestServer(
     log,
     random: systemRandom,
     watch,
-    settings: { pollSeconds: 5, resumeLeaseSeconds: 30, suspendTimeoutSeconds: 30 },
+    // Longer than any wait: only a ring wakes a waiting claim.
+    settings: { pollSeconds: 3_600, resumeLeaseSeconds: 30, suspendTimeoutSeconds: 30 },
     onHandled: () => tail.wake(),
   })
   const fusion = openFusion({ views: { [view]: viewDefaults }, clock, ids: t.ids, random: systemRandom, log })

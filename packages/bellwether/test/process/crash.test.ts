@@ -29,8 +29,10 @@ describe.each(thorough ? (['notify', 'nats'] as const) : (['notify'] as const))(
   it('[T1.6] [W2.1] ends every turn once while workers and PMOs are killed under load', async () => {
     const { load, fleet } = await startLoadedFleet(bell)
 
-    const victim = await fleet.slowWorker(load)
+    const { worker: victim } = await fleet.holdSlowTurn(load)
     victim.signal('SIGKILL')
+    await victim.ended
+    await fleet.release()
     await fleet.add('worker')
     await load.progress(40)
 

@@ -86,7 +86,7 @@ it('passes systemd-analyze verify', async () => {
     await writeFile(path, text)
     paths.push(path)
   }
-  const { stderr } = await promisify(execFile)(analyze, ['verify', '--man=no', ...paths], { timeout: 20_000 })
+  const { stderr } = await promisify(execFile)(analyze, ['verify', '--man=no', ...paths], { timeout: 120_000 })
   const ours = stderr.split('\n').filter((line) => paths.some((path) => line.includes(path)))
   expect(ours).toEqual([])
 })

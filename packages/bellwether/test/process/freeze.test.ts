@@ -1,8 +1,10 @@
 import { expect, it, onTestFinished } from 'vitest'
+import { readProcess } from '../../src/ports/processes/proc.js'
 import { startFleet, type FleetOptions } from '../support/processes/fleet.js'
 import { doubledEffects, startLoad, type Load } from '../support/processes/load.js'
 import { freshDatabase } from '../support/postgres.js'
 import { thorough } from '../support/thorough.js'
+import { until } from '../support/until.js'
 
 async function startLoadedFleet(timings: NonNullable<FleetOptions['timings']>) {
   const database = await freshDatabase()
@@ -31,11 +33,12 @@ it.runIf(thorough)('[W2.10] ends no turn after the whole fleet was frozen for lo
     PMO__SUSPENDED_REAP_SECONDS: '7',
   }
   const { load, fleet } = await startLoadedFleet(timings)
-  await fleet.slowWorker(load)
+  await fleet.holdSlowTurn(load)
   const processes = [...fleet.workers, ...fleet.pmos]
   for (const one of processes) one.signal('SIGSTOP')
   // 8 s: sixteen watchdog intervals, and more than the 6 s of W2.1 and the 7 s of W2.5 and W2.6.
   await seconds(load, 8)
+  await fleet.release()
   for (const one of processes) one.signal('SIGCONT')
   await load.progress(60)
 
@@ -53,18 +56,15 @@ it.runIf(thorough)('[W2.10] ends no turn after the whole fleet was frozen for lo
 
 it('[W2.1] [T1.2] rejects writes of a worker that was frozen past its timeout', async () => {
   const { load, fleet } = await startLoadedFleet({})
-  const frozen = await fleet.slowWorker(load)
+  const { worker: frozen, turnId } = await fleet.holdSlowTurn(load)
   const workerId = (await frozen.ready())['worker_id']
-  const turn = await load.sees(
-    'its slow turn',
-    "select agent_turn_id from state.turns where claimed_by = $1 and agent_id like 'slow-%' and status = 'running'",
-    workerId,
-  )
   frozen.signal('SIGSTOP')
+  await until('the worker is frozen', async () => readProcess(frozen.pid)?.stopped || undefined)
+  await fleet.release()
   const ended = await load.sees(
     'another worker ends its slow turn',
     'select claimed_by, turn_epoch, outcome from state.turns where agent_turn_id = $1 and ended_at is not null',
-    turn['agent_turn_id'],
+    turnId,
   )
   expect(ended['claimed_by']).not.toBe(workerId)
   frozen.signal('SIGCONT')
@@ -72,7 +72,7 @@ it('[W2.1] [T1.2] rejects writes of a worker that was frozen past its timeout', 
     'it works again',
     'select 1 from state.turns where claimed_by = $1 and created_at > (select max(ended_at) from state.turns where agent_turn_id = $2)',
     workerId,
-    turn['agent_turn_id'],
+    turnId,
   )
 
   const audit = await load.settle()

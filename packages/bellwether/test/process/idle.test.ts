@@ -1,18 +1,15 @@
 /**
- * Measures the memory and the start time of an idle `up` with its workers, without PostgreSQL. Memory is the proportional set size:
+ * Measures the memory of an idle `up` with its workers, without PostgreSQL. Memory is the proportional set size:
  * private pages plus a share of pages that processes have in common.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { systemClock } from '@bellwether/base'
 import { expect, it } from 'vitest'
 import { ask, testProject } from '../support/folder.js'
 import { until } from '../support/until.js'
 
 const built = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
 const limitMb = 150
-// A second start takes two seconds on two idle cores, longer on a busy machine.
-const readyMs = 30_000
 
 /** A process and its descendants, without PostgreSQL. */
 function processTree(pid: number): number[] {
@@ -41,7 +38,7 @@ function memoryMb(pid: number): number {
   return processTree(pid).reduce((sum, one) => sum + Number(pss(one)), 0) / 1_024
 }
 
-it('uses less than 150 MB without PostgreSQL while idle, and is ready within seconds at its second start', async () => {
+it('uses less than 150 MB without PostgreSQL while idle, also at its second start', async () => {
   // From source, the TypeScript loader would count too.
   expect(existsSync(built), 'this test measures the build: npm run build').toBe(true)
   const { up } = await testProject()
@@ -49,9 +46,7 @@ it('uses less than 150 MB without PostgreSQL while idle, and is ready within sec
   first.cli.signal('SIGTERM')
   expect(await first.cli.ended).toBe(0)
 
-  const startMs = systemClock.monotonicMs()
   const { cli, facts } = await up([], { program: [built] })
-  expect(systemClock.monotonicMs() - startMs).toBeLessThan(readyMs)
   const { body } = await ask(facts, '/api/v1/projects/default/workers')
   expect((body['workers'] as unknown[]).length).toBeGreaterThan(0)
   // An idle process collects the garbage of its start after some seconds.

@@ -1,4 +1,4 @@
-/** The system clock, except that sleeps of one length, a timeout, end only when the test lets them elapse. */
+/** The system clock, except that sleeps of one length, a timeout or what is left of it, end only when the test lets them elapse. */
 import { onAbort, systemClock, type Clock } from '@bellwether/base'
 
 export interface ManualTimeout {
@@ -7,12 +7,12 @@ export interface ManualTimeout {
   elapse(): void
 }
 
-export function manualTimeout(timeoutMs: number): ManualTimeout {
+export function manualTimeout(timeoutMs: number, leastLeftMs = timeoutMs): ManualTimeout {
   const pending = new Set<() => void>()
   const clock: Clock = {
     ...systemClock,
     sleep: (ms, signal) =>
-      ms !== timeoutMs
+      ms > timeoutMs || ms < leastLeftMs
         ? systemClock.sleep(ms, signal)
         : new Promise<void>((resolve) => {
             pending.add(resolve)

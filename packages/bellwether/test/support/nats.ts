@@ -25,7 +25,7 @@ export interface NatsServer {
   thaw(): void
 }
 
-const readyWithinMs = 10_000
+const readyWithinMs = 120_000
 
 export function findNatsServer(): string {
   const folders = [...(environment()['PATH'] ?? '').split(delimiter), '/usr/sbin', '/usr/local/bin']

@@ -101,7 +101,7 @@ async function createDatabase(adminUrl: string, copied?: string): Promise<TestDa
 }
 
 async function asAdmin(url: string, sql: string): Promise<void> {
-  const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 10_000, query_timeout: 30_000 })
+  const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 120_000, query_timeout: 120_000 })
   await client.connect()
   try {
     await client.query(sql)

@@ -145,8 +145,11 @@ it('[T8.1] continues the trace of a turn when its worker is killed and another p
   onTestFinished,
 }) => {
   await t.agents('slow-one', 'asking-one')
-  const fleet = await startFleet({ url: t.url, workers: 2, pmos: 1 })
+  // So long that a busy machine alone causes no second takeover.
+  const timings = { WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: '8', WORKER__SUSPEND_TIMEOUT_SECONDS: '300' }
+  const fleet = await startFleet({ url: t.url, workers: 2, pmos: 1, timings })
   onTestFinished(() => fleet.stop())
+  await fleet.hold()
   const caller = '00-0af7651916cd43dd8448eb211c80319d-b7ad6b7169203332-01'
   const { agentTurnId } = await t.kernel.enqueue({ projectId: project, agentId: 'slow-one', traceparent: caller })
   const claimedBy = async () =>
@@ -162,6 +165,8 @@ it('[T8.1] continues the trace of a turn when its worker is killed and another p
     return undefined
   })
   victim.signal('SIGKILL')
+  await victim.ended
+  await fleet.release()
   const asking = await t.kernel.enqueue({ projectId: project, agentId: 'asking-one', traceparent: caller })
   const calls = await until('it asks', async () => {
     const rows = await t.all<{ tool_call_id: string }>(

@@ -1,4 +1,5 @@
 /** A tool host on a real kernel: dead hosts, timeouts, failures, an unavailable database and shutdown. */
+import { systemClock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import { expect, it } from 'vitest'
 import type { Kernel } from '../../src/kernel/kernel.js'
@@ -9,6 +10,7 @@ import type { HostedTool } from '../../src/worker/tools/tool.js'
 import { project, target } from '../support/kernel.js'
 import { waitsOf } from '../support/kernel-rows.js'
 import { fullWatchWindow } from '../support/kernel-turns.js'
+import { manualTimeout } from '../support/manual-timeout.js'
 import { until } from '../support/until.js'
 import { findsNothing, tool, toolHostTests, unique } from './tool-host-setup.js'
 
@@ -70,18 +72,28 @@ it('ends a tool at its timeout: unknown if it must not be repeated, retried if i
     })
   }
   const [first, second] = [await fixture.waitingFor(once), await fixture.waitingFor(twice, { idempotent: true })]
-  const tools = [
-    tool(once, hang, { timeoutSeconds: 0.2 }),
-    tool(twice, hang, { timeoutSeconds: 0.6, idempotent: true }),
-  ]
-  await fixture.hosting(tools)
+  const timeoutSeconds = 600
+  const timeout = manualTimeout(timeoutSeconds * 1_000, 100_000)
+  let aheadMs = 0
+  const clock = { ...timeout.clock, monotonicMs: () => systemClock.monotonicMs() + aheadMs }
+  const tools = [tool(once, hang, { timeoutSeconds }), tool(twice, hang, { timeoutSeconds, idempotent: true })]
+  await fixture.hosting(tools, { clock })
+  // After its second timeout an idempotent call has no time left.
+  for (const [runs, passedMs] of [
+    [2, 100_000],
+    [3, 2 * timeoutSeconds * 1_000],
+  ] as const) {
+    await until(`${runs} runs`, async () => tries.length === runs || undefined)
+    aheadMs = passedMs
+    timeout.elapse()
+  }
   expect(await fixture.resultsOf(first.turn)).toMatchObject([
     {
       status: 'timeout',
       error: {
         code: 'unknown',
         message:
-          'no result within 0.2 s; the call had started and may have taken effect: check before you call it again',
+          'no result within 600.0 s; the call had started and may have taken effect: check before you call it again',
       },
     },
   ])
@@ -179,29 +191,33 @@ it('runs a tool once and reports it although the database fails during claim and
   expect(fences[0]).toEqual({ agentTurnId: turn.agentTurnId, turnEpoch: turn.turnEpoch })
 })
 
-const forever: HostedTool['run'] = () => new Promise(() => undefined)
-
 it('lets running calls end on close', async () => {
   const short = unique('short')
-  let finish: () => void = () => undefined
+  let finish: (() => void) | undefined
   const { turn } = await fixture.waitingFor(short)
   const host = await fixture.hosting([tool(short, () => new Promise((resolve) => (finish = () => resolve('done'))))])
-  await until('it runs', async () => host.running === 1 || undefined)
+  // A call counts as running from before its claim.
+  const end = await until('the tool runs', async () => finish)
   const closing = host.close(60_000)
-  finish()
+  end()
   await closing
   expect(await fixture.resultsOf(turn)).toMatchObject([{ status: 'success', result: 'done' }])
 })
 
 it('reports the non-idempotent calls that outlast a close as unknown', async () => {
   const [long, free] = [unique('long'), unique('free')]
+  let runs = 0
+  const forever: HostedTool['run'] = () => {
+    runs += 1
+    return new Promise(() => undefined)
+  }
   const tools = [
     tool(long, forever, { timeoutSeconds: 300 }),
     tool(free, forever, { timeoutSeconds: 300, idempotent: true }),
   ]
   const turns = [await fixture.waitingFor(long), await fixture.waitingFor(free, { idempotent: true })]
   const host = await fixture.hosting(tools)
-  await until('both run', async () => host.running === 2 || undefined)
+  await until('both run', async () => runs === 2 || undefined)
   await host.close(50)
   expect(await fixture.resultsOf(turns[0]!.turn)).toMatchObject([{ status: 'failed', error: { code: 'unknown' } }])
   expect(await waitsOf(fixture.t, turns[1]!.turn.agentTurnId)).toMatchObject([{ wait_status: 'waiting' }])

@@ -1,5 +1,5 @@
 /** A tool host on a real kernel, for tests: hosts that poll, calls that wait for them, and the results that their turns get. */
-import { defined, systemClock } from '@bellwether/base'
+import { type Clock, defined, systemClock } from '@bellwether/base'
 import { afterEach, expect } from 'vitest'
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import type { Kernel } from '../../src/kernel/kernel.js'
@@ -32,6 +32,7 @@ interface HostOptions {
   readonly name?: string
   readonly settings?: Partial<ToolHostSettings>
   readonly mayAct?: ToolHostOptions['mayAct']
+  readonly clock?: Clock
 }
 
 /** Checks that the host polls, finds no call and runs none. */
@@ -58,13 +59,13 @@ export function toolHostTests() {
     /** A host that polls every 20 ms; the test calls `beat` itself. */
     async hosting(
       tools: readonly HostedTool[],
-      { kernel = {}, name = t.ids.next(), settings = {}, mayAct }: HostOptions = {},
+      { kernel = {}, name = t.ids.next(), settings = {}, mayAct, clock = systemClock }: HostOptions = {},
     ) {
       const stop = new AbortController()
       const host = await openToolHost({
         kernel: { ...t.kernel, ...kernel },
         bell: silentBell,
-        clock: systemClock,
+        clock,
         log: quietLog,
         host: name,
         projectId: project,

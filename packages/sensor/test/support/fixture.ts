@@ -23,7 +23,11 @@ export interface Fixture {
   end(): Promise<void>
 }
 
-export async function until<T>(what: string, ask: () => T | undefined | false, withinMs = 60_000): Promise<T> {
+/** Every condition has at least two minutes: a busy machine is not a failure. */
+const leastMs = 120_000
+
+export async function until<T>(what: string, ask: () => T | undefined | false, atLeastMs = leastMs): Promise<T> {
+  const withinMs = Math.max(leastMs, atLeastMs)
   const startedMs = systemClock.monotonicMs()
   for (;;) {
     const answer = ask()

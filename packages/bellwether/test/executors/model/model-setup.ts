@@ -3,7 +3,7 @@
  * steps. By default there are no tools, no budget, and short timeouts.
  */
 import { expect } from 'vitest'
-import { defined, systemClock } from '@bellwether/base'
+import { type Clock, defined, systemClock } from '@bellwether/base'
 import type { Memory } from '@bellwether/protocol'
 import type { NewTurn } from '../../../src/kernel/verbs/turn/enqueue.js'
 import type { Kernel } from '../../../src/kernel/kernel.js'
@@ -92,6 +92,7 @@ export interface ModelSetupOptions {
   /** In place of the one made by hand from `tools`. */
   readonly toolbox?: Toolbox
   readonly times?: ModelTimeouts
+  readonly clock?: Clock
   readonly retry?: RetryPolicy
   readonly requestsMax?: number
   readonly transcript?: TranscriptWriter
@@ -114,7 +115,7 @@ export async function openModelSetup(options: ModelSetupOptions = {}): Promise<M
   const scripts: Record<string, Script> = {}
   const specs = new Map<string, ModelSpec>()
   const executor = openModelExecutor({
-    clock: systemClock,
+    clock: options.clock ?? systemClock,
     log: quietLog,
     random: { next: () => 0.5 },
     models: openModels({ env, scripts }),

@@ -1,4 +1,5 @@
 /** The model executor against a provider that speaks HTTP with real streams and misbehaves: the real client code runs. */
+import { type Clock, systemClock } from '@bellwether/base'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { ModelTimeouts } from '../../../src/ports/model/call-model.js'
 import { openFakeProvider, type FakeProvider } from '../../support/agents/fake-openai.js'
@@ -29,7 +30,19 @@ afterEach(async () => {
   await provider.close()
 })
 
-const impatient: ModelTimeouts = { firstMs: 300, stallMs: 300, totalMs: 1_500 }
+// Timeouts that end no request by themselves, however slow the machine is.
+const patient: ModelTimeouts = { firstMs: 600_000, stallMs: 600_000, totalMs: 600_000 }
+
+/** A clock that a test moves past a timeout; a call looks at it every 20 ms. */
+function movableClock() {
+  let aheadMs = 0
+  const clock: Clock = {
+    ...systemClock,
+    monotonicMs: () => systemClock.monotonicMs() + aheadMs,
+    sleep: (ms, signal) => systemClock.sleep(Math.min(ms, 20), signal),
+  }
+  return { clock, move: (ms: number) => void (aheadMs += ms) }
+}
 const twice = {
   maxAttempts: 2,
   backoff: { mode: 'fixed', baseMs: 10, multiplier: 1, maxMs: 5_000, jitterPct: 0 },
@@ -120,24 +133,34 @@ describe.each(['openai', 'anthropic'] as const)('%s', (kind) => {
   })
 
   it('ends the request to an endpoint that hangs', async () => {
-    await open({ times: impatient, retry: twice })
-    provider.behave(() => ({ hang: true }))
+    const { clock, move } = movableClock()
+    await open({ times: patient, clock, retry: twice })
+    // Each request is recorded before its time is over.
+    provider.behave(() => {
+      move(600_000)
+      return { hang: true }
+    })
     const ended = await b.run({ model })
     expect(ended).toMatchObject({ outcome: 'failed', error: 'model_timeout', taskEvents: 1 })
     expect(provider.requests).toHaveLength(2)
     await until('the requests are ended', async () => provider.requests.every((request) => request.hungUp) || undefined)
   })
 
-  it('ends a stream that stalls, and one that never ends', async () => {
-    await open({ times: { firstMs: 10_000, stallMs: 1_000, totalMs: 2_500 }, retry: { ...twice, maxAttempts: 1 } })
+  it('ends a stream that stalls', async () => {
+    await open({ times: { ...patient, stallMs: 1_000 }, retry: { ...twice, maxAttempts: 1 } })
     provider.behave(() => ({ text: 'x'.repeat(80), stallAfter: 3 }))
     const stalled = await b.run({ model })
     expect(stalled).toMatchObject({ outcome: 'failed', error: 'model_timeout' })
     expect(stalled.text).toMatch(/nothing for too long/)
-    provider.behave(() => ({ text: 'x'.repeat(8_000), everyMs: 50 }))
+    await until('the request is ended', async () => provider.requests.every((request) => request.hungUp) || undefined)
+  })
+
+  it('ends a stream that never ends', async () => {
+    await open({ times: { ...patient, totalMs: 1_000 }, retry: { ...twice, maxAttempts: 1 } })
+    provider.behave(() => ({ text: 'x'.repeat(8_000), everyMs: 500 }))
     const dripped = await b.run({ model })
     expect(dripped).toMatchObject({ outcome: 'failed', error: 'model_timeout' })
-    expect(dripped.text).toContain('took longer than 2500 ms')
+    expect(dripped.text).toContain('took longer than 1000 ms')
     await until('the requests are ended', async () => provider.requests.every((request) => request.hungUp) || undefined)
   })
 
@@ -194,8 +217,8 @@ it('excludes thoughts, in tags or in their own field, from the answer', async ()
 })
 
 it('a cancellation ends the HTTP request at once, and nothing more is written', async () => {
-  await open({ times: { firstMs: 20_000, stallMs: 20_000, totalMs: 20_000 } })
-  provider.behave(() => ({ text: 'x'.repeat(4_000), everyMs: 30 }))
+  await open({ times: patient })
+  provider.behave(() => ({ text: 'x'.repeat(4_000), stallAfter: 5 }))
   const turn = await b.begin({})
   await b.worker.step()
   await until('it streams', async () => (b.chunks.length > 2 ? true : undefined))

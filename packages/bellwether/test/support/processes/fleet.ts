@@ -1,5 +1,6 @@
 /** Starts workers and PMOs as real processes on one database, with short timings. `stop` ends all of them, also frozen ones. */
-import { rm } from 'node:fs/promises'
+import { rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { target } from '../kernel.js'
 import type { Load } from './load.js'
@@ -8,7 +9,9 @@ import { testFolder } from '../postgres.js'
 
 const agents = fileURLToPath(new URL('./fleet-agents.mjs', import.meta.url))
 
-/** Seconds. Watchdogs check every 0.5 s, so their own gap is 1.5 s. */
+/**
+ * Seconds. Watchdogs check every 0.5 s, so their own gap is 1.5 s. What ends a turn for good is long: a busy machine must not end one.
+ */
 export const timings: Readonly<Record<string, string>> = {
   WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: '3',
   WORKER__WATCHDOG_INTERVAL_SECONDS: '0.5',
@@ -16,22 +19,25 @@ export const timings: Readonly<Record<string, string>> = {
   WORKER__RESUME_LEASE_SECONDS: '3',
   WORKER__BEAT_SECONDS: '0.5',
   WORKER__POLL_SECONDS: '1',
-  WORKER__MAX_DEATHS: '5',
+  WORKER__MAX_DEATHS: '50',
   WORKER__CONCURRENCY: '8',
   PMO__WATCHDOG_INTERVAL_SECONDS: '0.5',
   PMO__DISPATCHED_RETRY_SECONDS: '2',
-  PMO__DISPATCHED_TIMEOUT_SECONDS: '15',
+  PMO__DISPATCHED_TIMEOUT_SECONDS: '300',
   PMO__PENDING_WAKEUP_SECONDS: '1',
-  PMO__ACTIVE_REAP_SECONDS: '15',
-  PMO__SUSPENDED_REAP_SECONDS: '15',
+  PMO__ACTIVE_REAP_SECONDS: '300',
+  PMO__SUSPENDED_REAP_SECONDS: '300',
   DATABASE__POOL_SIZE: '4',
 }
 
 export interface Fleet {
   readonly workers: readonly Cli[]
   readonly pmos: readonly Cli[]
-  /** A worker that is running a slow turn. */
-  slowWorker(load: Pick<Load, 'slowWorker'>): Promise<Cli>
+  /** Slow turns do not end until `release`. */
+  hold(): Promise<void>
+  release(): Promise<void>
+  /** Holds slow turns; a worker that runs one, and the turn. */
+  holdSlowTurn(load: Pick<Load, 'slowTurn'>): Promise<{ readonly worker: Cli; readonly turnId: string }>
   add(role: 'worker' | 'pmo'): Promise<Cli>
   stop(): Promise<void>
 }
@@ -47,9 +53,13 @@ export interface FleetOptions {
 
 export async function startFleet(options: FleetOptions): Promise<Fleet> {
   const cwd = await testFolder()
+  const holdFile = join(cwd, 'hold')
   const settings = { ...timings, ...options.timings, DATABASE__URL: options.url, NATS__URL: options.natsUrl ?? '' }
-  const env = Object.fromEntries(Object.entries(settings).map(([name, value]) => [`BELLWETHER__${name}`, value]))
+  const env: Record<string, string> = { FLEET_HOLD: holdFile }
+  for (const [name, value] of Object.entries(settings)) env[`BELLWETHER__${name}`] = value
   const processes: Readonly<Record<'worker' | 'pmo', Cli[]>> = { worker: [], pmo: [] }
+
+  const hold = () => writeFile(holdFile, '')
 
   async function add(role: 'worker' | 'pmo'): Promise<Cli> {
     const args = role === 'worker' ? ['--target', target, '--agents', agents] : []
@@ -67,10 +77,14 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
     workers: processes.worker,
     pmos: processes.pmo,
     add,
-    async slowWorker(load) {
+    hold,
+    release: () => rm(holdFile, { force: true }),
+    async holdSlowTurn(load) {
+      await hold()
       const alive = processes.worker.filter((cli) => cli.alive())
       const ids = await Promise.all(alive.map(async (cli) => (await cli.ready())['worker_id']))
-      return alive[ids.indexOf(await load.slowWorker(ids))]!
+      const { turnId, workerId } = await load.slowTurn(ids)
+      return { worker: alive[ids.indexOf(workerId)]!, turnId }
     },
     async stop() {
       const all = [...processes.worker, ...processes.pmo].filter((cli) => cli.alive())

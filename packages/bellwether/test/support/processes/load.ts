@@ -23,8 +23,8 @@ export interface Load {
   readonly turnIds: readonly string[]
   /** Waits until this many more turns have ended. */
   progress(turns: number, withinMs?: number): Promise<void>
-  /** The id of a worker that has just started a slow turn, which runs for another second. */
-  slowWorker(among: readonly unknown[]): Promise<unknown>
+  /** A slow turn that one of these workers started after this call. */
+  slowTurn(among: readonly unknown[]): Promise<{ readonly turnId: string; readonly workerId: unknown }>
   /** Resolves when the query returns a row. */
   sees(what: string, text: string, ...values: unknown[]): Promise<Record<string, unknown>>
   /** Stops enqueuing, waits for the last turn to end, and checks them all. */
@@ -48,7 +48,7 @@ const slowEvery = thorough ? 20 : 8
 const paceMs = thorough ? 0 : 150
 
 export async function startLoad({ url, natsUrl, open = 40 }: LoadOptions): Promise<Load> {
-  const db = await openDatabase({ url, applicationName: 'load', poolSize: 4, connectTimeoutMs: 2_000 })
+  const db = await openDatabase({ url, applicationName: 'load', poolSize: 4, connectTimeoutMs: 60_000 })
   await migrate(db)
   const bell =
     natsUrl === undefined ? notifyBell({ url, log: quietLog }) : natsBell({ servers: natsUrl, log: quietLog })
@@ -109,15 +109,17 @@ export async function startLoad({ url, natsUrl, open = 40 }: LoadOptions): Promi
     kernel,
     turnIds,
     sees,
-    async slowWorker(among) {
+    async slowTurn(among) {
+      const { now } = await sees('the time', 'select state.now()::text as now')
       const row = await sees(
         'a slow turn runs',
-        `select claimed_by from state.turns where agent_id = any ($1) and status = 'running' and claimed_by = any ($2)
-          and started_at > state.now() - interval '0.5 seconds'`,
+        `select agent_turn_id, claimed_by from state.turns where agent_id = any ($1) and status = 'running'
+          and claimed_by = any ($2) and started_at > $3::text::timestamptz`,
         slow,
         among,
+        now,
       )
-      return row['claimed_by']
+      return { turnId: String(row['agent_turn_id']), workerId: row['claimed_by'] }
     },
     async progress(turns, withinMs = 30_000) {
       const before = await endedTurns()

@@ -2,7 +2,7 @@
  * Starts a scaled-out installation as real processes: a server with a view, PMOs, workers of two targets, and sensors that share a
  * directory, on one PostgreSQL and one bell. `stop` ends all processes.
  */
-import { mkdir, rm } from 'node:fs/promises'
+import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defined, systemClock, systemRandom } from '@bellwether/base'
@@ -29,6 +29,9 @@ export interface Topology {
   /** Sends a request with the administrator's key. */
   readonly ask: Ask
   readonly headers: Readonly<Record<string, string>>
+  /** Slow turns do not end until `release`. */
+  hold(): Promise<void>
+  release(): Promise<void>
   stop(): Promise<void>
 }
 
@@ -57,7 +60,8 @@ export async function startTopology(address: { readonly url: string; readonly na
   const url = `http://127.0.0.1:${port}`
   const headers = { 'x-api-key': admin.key }
 
-  const processes = openSlots(cwd, settingsEnv(settings))
+  const holdFile = join(cwd, 'hold')
+  const processes = openSlots(cwd, { ...settingsEnv(settings), FLEET_HOLD: holdFile })
   const slot = (name: string, args: readonly string[]) => processes.add(name, args)
   const server = slot('server', ['server', '--port', String(port), '--view', view])
   const pmos = [1, 2].map((n) => slot(`pmo ${n}`, ['pmo']))
@@ -84,5 +88,7 @@ export async function startTopology(address: { readonly url: string; readonly na
     await stop()
     throw error
   }
-  return { db, project, shared, url, server, pmos, workers, sensors, slots, ask, headers, stop }
+  const hold = () => writeFile(holdFile, '')
+  const release = () => rm(holdFile, { force: true })
+  return { db, project, shared, url, server, pmos, workers, sensors, slots, ask, headers, hold, release, stop }
 }
