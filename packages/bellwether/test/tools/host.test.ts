@@ -141,7 +141,7 @@ it('cancels calls of a stopped turn, and respects its concurrency', async () => 
     })
   }
   const host = await fixture.hosting([tool(name, run, { timeoutSeconds: 300 })], { settings: { concurrency: 3 } })
-  await until('it is busy', async () => host.running === 3 || undefined)
+  await until('it is busy', async () => now === 3 || undefined)
   expect(await host.step()).toBe(0)
   await host.beat()
   expect(reasons).toEqual([])
