@@ -49,7 +49,7 @@ const turn = (id: string, what: string, body: object) => server.ask('POST', `/tu
 /** Opens the link of the message about a question in a browser that is not signed in, and signs in there. */
 async function opensItsLink(id: string): Promise<string> {
   const about = () => server.messages.filter((one) => one['turn'] === id)
-  await expect.poll(() => about().length, { timeout: 30_000 }).toBe(1)
+  await expect.poll(() => about().length).toBe(1)
   expect(about()[0]).toMatchObject({ kind: 'question', text: 'approver asks alice: Ship the release today?' })
   const link = String(about()[0]!['link'])
   const other = await openTab()
@@ -59,7 +59,7 @@ async function opensItsLink(id: string): Promise<string> {
     await other.page.getByRole('button', { name: 'Sign in', exact: true }).click()
     const item = other.page.locator('[aria-current=true][data-need]')
     await item.getByText('Ship the release today?').waitFor()
-    expect(await item.evaluate((one) => one === document.activeElement)).toBe(true)
+    await expect.poll(() => item.evaluate((one) => one === document.activeElement)).toBe(true)
     await screenshot(other.page, 'server-linked-question-1280-light')
   } finally {
     await other.close()
@@ -151,7 +151,7 @@ describe('a running server', () => {
     const card = page.getByRole('article', { name: 'Question of approver' })
     await card.getByText('Ship the release today?').waitFor()
     await page.getByRole('link', { name: 'Needs you 1 waiting' }).waitFor()
-    expect(await page.title()).toBe('(1) Bellwether')
+    await expect.poll(() => page.title()).toBe('(1) Bellwether')
     const link = await opensItsLink(id)
     await card.getByLabel('ship it').check()
     await card.getByRole('button', { name: 'Answer' }).click()
@@ -212,7 +212,7 @@ describe('a running server', () => {
     await server.ask('POST', '/board/tasks', { ...words, title: 'Write the notes', priority: 5 })
     await column('pending').getByText('needs you').waitFor()
     const approvals = () => server.messages.filter((one) => one['kind'] === 'approval')
-    await expect.poll(approvals, { timeout: 30_000 }).toHaveLength(1)
+    await expect.poll(approvals).toHaveLength(1)
     const { taskId, link } = approvals()[0]!
     // The server has a public URL.
     expect(new URL(String(link)).href).toMatch(`/p/${project}/board?task=${String(taskId)}`)
@@ -221,8 +221,7 @@ describe('a running server', () => {
     await need.getByRole('button', { name: 'Approve' }).click()
     await need.waitFor({ state: 'detached' })
     await page.getByRole('link', { name: 'Board' }).click()
-    for (const title of ['Write the notes', 'Write them again'])
-      await column('done').getByText(title).waitFor({ timeout: 40_000 })
+    for (const title of ['Write the notes', 'Write them again']) await column('done').getByText(title).waitFor()
     await column('done').getByText('Write the notes').click()
     const drawer = page.getByRole('dialog')
     await drawer.getByText('Write notes.md.').waitFor()
@@ -249,7 +248,7 @@ describe('a running server', () => {
     await page.keyboard.press('/')
     await page.keyboard.type('approver')
     await page.getByText('/agents/approver.md').waitFor()
-    expect(await page.getByText('leader', { exact: true }).count()).toBe(1)
+    await expect.poll(() => page.getByText('leader', { exact: true }).count()).toBe(1)
     expect(await bad()).toEqual([])
   })
 
@@ -268,7 +267,7 @@ describe('a running server', () => {
   it('summarises what is running, what is stuck and what needs a person', async () => {
     const scene = await atWork(server)
     await open('/board')
-    await page.getByRole('region', { name: 'blocked' }).getByText('attempt 1 of').waitFor({ timeout: 40_000 })
+    await page.getByRole('region', { name: 'blocked' }).getByText('attempt 1 of').waitFor()
     await page.getByRole('region', { name: 'in progress' }).getByText('Draft the announcement').waitFor()
     await page.emulateMedia({ colorScheme: 'dark' })
     await screenshot(page, 'server-board-1280-dark')
@@ -278,7 +277,7 @@ describe('a running server', () => {
     const tiles = page.getByRole('region', { name: 'Summary' }).getByRole('link')
     const numbers = async () => (await tiles.allInnerTexts()).map((text) => text.replace(/\s+/g, ' ').trim())
     const shown = ['3 running', '0 stuck', '3 need you', '2 waiting', '7 idle', '2 queued']
-    await expect.poll(numbers, { timeout: 20_000 }).toEqual(shown)
+    await expect.poll(numbers).toEqual(shown)
     await row('writer').waitFor()
     await screenshot(page, 'server-fleet-1280-light')
     await open(`/turns/${scene.turn}`)

@@ -89,14 +89,29 @@ describe('the waterfall of a turn', () => {
 
   it('the turn is copied as JSON, as a curl command and as Markdown', async () => {
     await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
-    const copied = async (form: string) => {
-      await page.getByRole('group', { name: 'Copy this turn' }).getByRole('button', { name: form }).click()
-      await page.getByRole('button', { name: 'copied' }).waitFor()
-      return page.evaluate(() => navigator.clipboard.readText())
+    const buttons = page.getByRole('group', { name: 'Copy this turn' }).getByRole('button')
+    const clipboard = () => page.evaluate(() => navigator.clipboard.readText())
+    // The word is shown for 1.5 s only.
+    const saysCopied = page.evaluate(
+      () =>
+        new Promise<void>((resolve) => {
+          const watch = new MutationObserver(() => {
+            if (document.body.textContent?.includes('copied') === true) resolve()
+          })
+          watch.observe(document.body, { subtree: true, childList: true, characterData: true })
+        }),
+    )
+    await buttons.filter({ hasText: 'JSON' }).click()
+    await saysCopied
+    await expect.poll(clipboard).toMatch(/^\{/)
+    expect(JSON.parse(await clipboard())).toMatchObject({ agent_turn_id: turnId(0) })
+    for (const [form, words] of [
+      ['curl', `/api/v1/projects/demo/turns/${turnId(0)}'`],
+      ['Markdown', '### Instruction'],
+    ] as const) {
+      await buttons.filter({ hasText: form }).click()
+      await expect.poll(clipboard).toContain(words)
     }
-    expect(JSON.parse(await copied('JSON'))).toMatchObject({ agent_turn_id: turnId(0) })
-    expect(await copied('curl')).toContain(`/api/v1/projects/demo/turns/${turnId(0)}'`)
-    expect(await copied('Markdown')).toContain('### Instruction')
   })
 
   it('renders the visible rows of ten thousand spans', async () => {

@@ -196,7 +196,9 @@ describe('an audit', () => {
       const started = () => server.of('POST consistency/audit/start')
       const rounds = () => server.of('GET consistency/sentinel/tasks')
       intervals.sensor()
-      await until('three audits and four rounds', () => started().length >= 3 && rounds().length >= 4)
+      await until('three audits', () => started().length >= 3)
+      await until('four rounds', () => rounds().length >= 4)
+      expect(server.sessions).toBe(1)
     } finally {
       await intervals.end()
     }

@@ -1,7 +1,7 @@
 /** The documentation is executable: its shell blocks run, every `bellwether` command in it exists, and its links lead somewhere. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Command } from 'commander'
@@ -144,5 +144,9 @@ function pageShell(folder: string) {
     expect(code, `${name}\n${commands}\n${output}`).toBe(0)
     return output
   }
-  return { run, cwd: async () => (await run('pwd')).trim() }
+  const cwd = async () => {
+    await run(`pwd > "${state}-cwd"`)
+    return readFileSync(`${state}-cwd`, 'utf8').trim()
+  }
+  return { run, cwd }
 }

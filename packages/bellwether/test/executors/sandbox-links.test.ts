@@ -71,7 +71,7 @@ function turnIn(workspace: string, account?: Account) {
     enter,
     async run(script: string) {
       const { command, env } = await enter(script)
-      const options = { cwd: workspace, env, encoding: 'utf8', timeout: 20_000 } as const
+      const options = { cwd: workspace, env, encoding: 'utf8', timeout: 120_000 } as const
       const { status, stderr } = spawnSync(command[0]!, command.slice(1), options)
       expect(stderr).toBe('')
       expect(status).toBe(0)

@@ -51,7 +51,7 @@ export async function readEvents(url: string, { key, last, headers: more }: Read
     comments: 0,
     ended: new Promise((resolve) => (ended = resolve)),
     // Events wait for older transactions of all databases in the cluster, also of other tests.
-    next: (what, accepts, withinMs = 60_000) =>
+    next: (what, accepts, withinMs = 180_000) =>
       new Promise((resolve, reject) => {
         const done = new AbortController()
         const check = () => {

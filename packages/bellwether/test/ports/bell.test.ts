@@ -72,7 +72,7 @@ const adapters: Adapter[] = [
     bell: (servers) => natsBell({ servers, log }),
     unreachable: async () => natsBell({ servers: `nats://127.0.0.1:${await freePort()}`, log }),
     async forge(url, subject) {
-      const client = await connect({ servers: url, timeout: 5_000 })
+      const client = await connect({ servers: url, timeout: 60_000 })
       for (const text of garbage) client.publish(subject, text)
       client.publish(subject, new Uint8Array([0xff, 0xfe, 0x00]))
       client.publish(subject, 'x'.repeat(900_000))

@@ -48,7 +48,7 @@ const adapters = [
     open: (servers: string, clock?: Clock): Chunks => natsChunks({ servers, log, ...defined({ clock }) }),
     nowhere: async () => natsChunks({ servers: `nats://127.0.0.1:${await freePort()}`, log }),
     async forge(url: string, subject: string) {
-      const client = await connect({ servers: url, timeout: 5_000 })
+      const client = await connect({ servers: url, timeout: 60_000 })
       for (const text of [...forged, 'x'.repeat(200_000), chunk]) client.publish(subject, text)
       await client.flush()
       await client.close()

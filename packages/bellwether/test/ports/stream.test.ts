@@ -90,7 +90,7 @@ describe('the NATS stream', () => {
 
   beforeEach(async () => {
     server = await startNats()
-    observer = await connect({ servers: server.url, timeout: 5_000 })
+    observer = await connect({ servers: server.url, timeout: 60_000 })
   })
   afterEach(async () => {
     await Promise.all(streams.splice(0).map((stream) => stream.close()))
@@ -105,7 +105,7 @@ describe('the NATS stream', () => {
   }
 
   async function held(): Promise<StoredMsg[]> {
-    const manager = await jetstreamManager(observer, { timeout: 5_000 })
+    const manager = await jetstreamManager(observer, { timeout: 60_000 })
     const { state } = await manager.streams.info(eventStream)
     const messages: StoredMsg[] = []
     if (state.messages === 0) return messages
@@ -191,7 +191,7 @@ describe('the NATS stream', () => {
     })
     expect(cursor).toBe('700:50')
     await relay(stream, events(1, 80))
-    observer = await connect({ servers: server.url, timeout: 5_000 })
+    observer = await connect({ servers: server.url, timeout: 60_000 })
     expect(await numbers()).toEqual(upTo(80))
   })
 

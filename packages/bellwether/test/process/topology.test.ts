@@ -81,9 +81,10 @@ async function leaderOf({ ask, sensors }: Topology): Promise<Slot> {
 }
 
 /** Holds slow turns; a worker that runs one. */
-async function holdSlowWorker({ db, workers, hold }: Topology): Promise<Slot> {
+async function holdSlowWorker(topology: Topology): Promise<Slot> {
+  const { db, workers } = topology
   const ids = await Promise.all(workers.map(async (slot) => (await slot.cli.ready())['worker_id']))
-  await hold()
+  await topology.hold()
   const [time] = await db.query<{ now: string }>({ text: 'select state.now()::text as now' })
   const text = `select claimed_by from state.turns where agent_id like 'slow-%' and status = 'running'
     and claimed_by = any ($1) and started_at > $2::text::timestamptz`

@@ -67,10 +67,17 @@ export function runCli(
   child.stdout.on('data', (data: Buffer) => (stdout += data.toString()))
   child.stderr.on('data', (data: Buffer) => (stderr = (stderr + data.toString()).slice(-100_000)))
   child.stdin.on('error', () => undefined) // EPIPE after its exit, which `ended` reports
+  let hasStarted = true
   const ended = new Promise<number | NodeJS.Signals | null>((resolve) => {
     child.once('close', (code, signal) => resolve(code ?? signal))
+    // Without this, a folder that does not exist would end the whole test run.
+    child.once('error', (error) => {
+      hasStarted = false
+      stderr += `cannot start in ${cwd}: ${error.message}`
+      resolve(null)
+    })
   })
-  const alive = () => child.exitCode === null && child.signalCode === null
+  const alive = () => hasStarted && child.exitCode === null && child.signalCode === null
   return {
     child,
     pid: child.pid ?? 0,

@@ -54,7 +54,7 @@ it('[T1.4] resends the command of a call until a host runs it', async () => {
       text: "select from state.events where agent_turn_id = $1 and kind = 'command'",
       values: [turn],
     })
-  await expect.poll(async () => (await sent()).length, { timeout: 20_000 }).toBeGreaterThan(1)
+  await expect.poll(async () => (await sent()).length).toBeGreaterThan(1)
   const host = await hostOutside(processes.kernel, nats.url, 'weather', async () => {
     throw new Error('no sky today')
   })

@@ -119,9 +119,7 @@ it('[H6.7] a PMO that dies after it claimed a message delays it until its lease 
   await ask('call-1')
   const hanging = notifier(hook.url, { channels: [{ name: 'webhook', send: () => new Promise(() => undefined) }] })
   void hanging.step().catch(() => undefined)
-  await expect
-    .poll(async () => (await t.all('select from state.notices where tries = 1')).length, { timeout: 10_000 })
-    .toBe(1)
+  await expect.poll(async () => (await t.all('select from state.notices where tries = 1')).length).toBe(1)
   const other = notifier(hook.url)
   expect(await other.step()).toBe(0)
   await t.advance(31)

@@ -27,7 +27,7 @@ describe('on NATS', () => {
 
   beforeEach(async () => {
     server = await startNats()
-    observer = await connect({ servers: server.url, timeout: 5_000, maxReconnectAttempts: -1, reconnectTimeWait: 50 })
+    observer = await connect({ servers: server.url, timeout: 60_000, maxReconnectAttempts: -1, reconnectTimeWait: 50 })
   })
   afterEach(async () => {
     await Promise.all(streams.splice(0).map((stream) => stream.close()))
@@ -41,7 +41,7 @@ describe('on NATS', () => {
     return stream
   }
   async function storedMessages(): Promise<StoredMsg[]> {
-    const manager = await jetstreamManager(observer, { timeout: 5_000 })
+    const manager = await jetstreamManager(observer, { timeout: 60_000 })
     const { state } = await manager.streams.info(eventStream)
     const messages: StoredMsg[] = []
     for (let seq = state.first_seq; seq <= state.last_seq && state.messages > 0; seq += 1) {

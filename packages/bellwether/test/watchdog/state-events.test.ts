@@ -48,7 +48,7 @@ it('[T2.5] JetStream has every transition of a head in order under the subject o
   const [{ n }] = (await t.all<{ n: number }>('select count(*)::int as n from state.events')) as [{ n: number }]
   await relayed(openRelay({ db: t.db, log: quietLog, stream }), n)
 
-  const connection = await connect({ servers: server.url, timeout: 5_000 })
+  const connection = await connect({ servers: server.url, timeout: 60_000 })
   onTestFinished(() => connection.close())
   for (const agent of ['ann', 'bob']) {
     const consumer = await jetstream(connection).consumers.get(eventStream, {

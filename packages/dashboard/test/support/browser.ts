@@ -35,7 +35,7 @@ export async function openTab(): Promise<Tab> {
   })
   const page = await context.newPage()
   // Generous, because other tests may keep the machine busy.
-  page.setDefaultTimeout(40_000)
+  page.setDefaultTimeout(120_000)
   let errors: string[] = []
   page.on('console', (message) => {
     if (message.type() === 'error' || message.type() === 'warning') errors.push(message.text())

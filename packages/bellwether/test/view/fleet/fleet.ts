@@ -69,7 +69,7 @@ export interface Answer<T> {
   readonly body: T
 }
 
-const responseMaxMs = 30_000
+const responseMaxMs = 120_000
 const checkedView = fileURLToPath(new URL('checked-view.ts', import.meta.url))
 const skewed = fileURLToPath(new URL('skewed-sensor.ts', import.meta.url))
 

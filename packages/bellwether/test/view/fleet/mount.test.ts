@@ -18,7 +18,7 @@ interface Mounted {
   end(): void
 }
 
-const does = (command: string, ...words: string[]) => spawnSync(command, words, { timeout: 10_000 }).status === 0
+const does = (command: string, ...words: string[]) => spawnSync(command, words, { timeout: 120_000 }).status === 0
 
 /** The files are in their own tmpfs, which is bind-mounted to the root: the same device and inode each time. */
 function mountedAt(root: string, folder: string): Mounted {
