@@ -2,5 +2,5 @@
 import { defineConfig } from 'vitest/config'
 
 export default defineConfig({
-  test: { name: 'scripts', pool: 'forks', include: ['*.test.ts'], testTimeout: 300_000, hookTimeout: 300_000 },
+  test: { name: 'scripts', pool: 'forks', include: ['*.test.ts'], testTimeout: 600_000, hookTimeout: 600_000 },
 })

@@ -17,8 +17,8 @@ export const common = {
     setupFiles: ['../../scripts/property-seed.ts', '../../scripts/state-home.ts'],
     globalSetup: ['./test/support/global-setup.ts'],
     // Tests judge what happened, not how fast: a busy machine fails none.
-    testTimeout: 300_000,
-    hookTimeout: 300_000,
+    testTimeout: 600_000,
+    hookTimeout: 600_000,
     expect: { poll: { timeout: 120_000 } },
   },
 }

@@ -13,8 +13,8 @@ export default defineConfig({
     setupFiles: ['../../scripts/property-seed.ts', '../../scripts/state-home.ts'],
     globalSetup: ['./test/support/build.ts'],
     // A browser on a busy machine.
-    testTimeout: 300_000,
-    hookTimeout: 300_000,
+    testTimeout: 600_000,
+    hookTimeout: 600_000,
     expect: { poll: { timeout: 120_000 } },
   },
 })

@@ -7,8 +7,8 @@ export default defineConfig({
     pool: 'forks',
     include: ['src/**/*.test.ts'],
     setupFiles: ['../../scripts/property-seed.ts'],
-    testTimeout: 300_000,
-    hookTimeout: 300_000,
+    testTimeout: 600_000,
+    hookTimeout: 600_000,
     expect: { poll: { timeout: 120_000 } },
   },
 })

@@ -27,13 +27,13 @@ afterAll(async () => {
 const isPlayedToday = (_: unknown, index: number) => thorough || index % 2 === today % 2
 const small = (Object.keys(stories) as StoryName[]).filter((name) => name !== 'fleet').filter(isPlayedToday)
 
-it.each(small)('finds nothing in "%s"', { timeout: 300_000 }, async (name) => {
+it.each(small)('finds nothing in "%s"', { timeout: 600_000 }, async (name) => {
   expect((await play(world, 1, name, true)).found).toBeUndefined()
 })
 
 it(
   '[T1.1] [T1.6] [T8.1] [W5.1] brings every turn of a fleet under attack to its one end, twice with the same trace',
-  { timeout: 300_000 },
+  { timeout: 600_000 },
   async () => {
     for (const seed of thorough ? [101, 102] : [101]) {
       const first = await play(world, seed, 'fleet', true)
@@ -46,7 +46,7 @@ it(
 
 it.each((Object.keys(races) as (keyof typeof races)[]).filter(isPlayedToday))(
   '[T1.2] keeps its invariants when a side of "%s" dies at any statement',
-  { timeout: 300_000 },
+  { timeout: 600_000 },
   async (name) => {
     const story: Story = races[name]
     for (const fibre of story.fibres) {

@@ -13,6 +13,8 @@ let fixture: Fixture
 beforeAll(async () => {
   ;[tab, fixture] = await Promise.all([openTab(), openFixture()])
   page = tab.page
+  // The turn still runs: with time, its axis would grow.
+  await page.clock.setFixedTime(new Date())
   await page.goto(fixture.url)
   await page.locator('[data-link=live]').waitFor()
 })

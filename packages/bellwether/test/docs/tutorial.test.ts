@@ -85,7 +85,7 @@ it('the commands of the tutorial work as written: a bug is fixed and checked, a 
   const all = outputs.join('\n')
   expect(all).toContain('+  for (const { price, count } of basket) cents += price * count')
   expect(all).toContain('$ echo 1.0 >> published.txt')
-  expect(outputs).toContain('1.0\n')
+  expect(outputs, outputs.join('\n----\n')).toContain('1.0\n')
   expect(all).toMatch(/merge.conflict.*prices\.txt/)
   expect(outputs.at(-1)!.split('\n').toSorted()).toEqual(['', 'apples 3.00', 'prices.txt, by claude'])
   expect(all).toMatch(/T-2 .*\n.*blocked/)

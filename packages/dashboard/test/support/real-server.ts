@@ -170,9 +170,9 @@ export function program(): readonly string[] {
 }
 
 // An embedded database is made before the server answers, on a busy machine.
-const readyMs = 60_000
+const readyMs = 240_000
 // Longer than it takes to drain; nothing is running by then.
-const stopMs = 30_000
+const stopMs = 120_000
 
 export function firstLine(child: ChildProcess, heard: { readonly err: string }): Promise<Json> {
   return new Promise((resolve, reject) => {
