@@ -19,7 +19,7 @@ export interface BoardMoment {
   readonly state: BoardState
   readonly nowMs: number
   readonly rules: ReadyRules
-  readonly policies: Pick<DispatchPolicies, 'recovery' | 'budget' | 'runtime'>
+  readonly policies: Pick<DispatchPolicies, 'recovery' | 'budget' | 'runtime'> & Pick<ReadyRules, 'problem'>
   readonly choice: TaskChoice
   /** The place of each ready task, from 1. */
   readonly places: ReadonlyMap<string, number>

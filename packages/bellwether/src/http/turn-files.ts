@@ -1,7 +1,7 @@
 /**
  * Lists the files that a turn may have changed, and says how certain that is. The deliverable claims files; a view knows when a file
- * changed; the kernel knows which other turns ran at that moment. What people and other programs did in it is not known. The search is
- * bounded, and asks only views that the key can reach.
+ * changed; the kernel knows which turns worked at that moment and which only waited for a person. What people and other programs did in it
+ * is not known. The search is bounded, and asks only views that the key can reach.
  */
 import { InvalidInput } from '@bellwether/protocol'
 import type { TurnFile } from '@bellwether/protocol/http'
@@ -18,6 +18,14 @@ export interface Span {
 /** A turn that ran during the span, or during a part of it. */
 export interface OtherTurn extends Span {
   readonly agentTurnId: string
+  /** When it only waited for people: it changed nothing then. */
+  readonly idle: readonly Span[]
+}
+
+export interface TurnsDuring {
+  /** When the turn itself only waited for people. */
+  readonly idle: readonly Span[]
+  readonly others: readonly OtherTurn[]
 }
 
 export interface FilesQuery {
@@ -26,8 +34,8 @@ export interface FilesQuery {
   readonly span: Span | undefined
   readonly fusion: Fusion | undefined
   readonly reaches: (view: string) => boolean
-  /** The other turns that ran during the span; called only if a file changed in it. */
-  readonly otherTurns: (span: Span) => Promise<readonly OtherTurn[]>
+  /** What ran during the span; called only if a file changed in it. */
+  readonly turnsDuring: (span: Span) => Promise<TurnsDuring>
   /** What git knows, if the turn worked in a git worktree: no view shows it, and no other turn works there. */
   readonly inWorktree?: readonly { readonly path: string; readonly how: 'changed' | 'deleted' }[] | undefined
 }
@@ -57,38 +65,44 @@ export async function filesOf(
   const { span, fusion, reaches, inWorktree } = query
   if (inWorktree !== undefined) return worktreeFiles(claimed(query.deliverable), inWorktree)
   const views = [...(fusion?.views.values() ?? [])].filter((view) => reaches(view.name))
-  const sources = views.flatMap((view) => [...view.sources.values()].map((source) => ({ view, source })))
-  const ready = sources
-    .filter(({ source }) => source.ready)
-    .map((one) => ({ ...one, seen: span === undefined ? new Map() : timesSeen(one.source.tree, span) }))
   const claims = claimed(query.deliverable)
-  const found: Found[] = claims.paths.map((path) => lookedUp(path, ready, span))
+  const isChanged = span !== undefined && hasChanges(readySources(views, span), claims.paths, span)
+  const during: TurnsDuring = isChanged ? await query.turnsDuring(span) : { idle: [], others: [] }
+  // The times name entries by number, which is valid until the next pause.
+  const ready = readySources(views, span)
+  /** The moments at which the turn worked. */
+  const whileWorking = (changedAt: readonly number[]) => changedAt.filter((at) => !isIdleAt(at, during.idle))
+  const found: Found[] = claims.paths.map((path) => {
+    const { file, changedAt } = lookedUp(path, ready, span)
+    return { file, changedAt: whileWorking(changedAt) }
+  })
   let { truncated } = claims
   const listed = new Set(found.map(({ file }) => file.path))
   const visits = { left: visitsMax }
   for (const { view, source, seen } of span === undefined ? [] : ready) {
-    for (const { node, changedAt } of changedWithin(source.tree, seen, span!, visits)) {
+    for (const { node, changedAt: all } of changedWithin(source.tree, seen, span!, visits)) {
       const path = source.tree.pathOf(node)
-      if (listed.has(path)) continue
+      const changedAt = listed.has(path) ? [] : whileWorking(all)
+      if (changedAt.length === 0) continue
       if (found.length >= filesMax) {
         truncated = true
         break
       }
       found.push({ file: { path, how: 'changed', ...attributesOf(view, source, node) }, changedAt })
     }
-    for (const { path, changedAt } of deletedWithin(source, span!)) {
-      if (listed.has(path)) continue
+    for (const { path, deletedAt } of deletedWithin(source, span!)) {
+      const changedAt = listed.has(path) ? [] : whileWorking([deletedAt])
+      if (changedAt.length === 0) continue
       if (found.length >= filesMax) {
         truncated = true
         break
       }
       const file = { ...unknownFile(path, 'deleted'), view: view.name, source_id: source.id, found: false }
-      found.push({ file, changedAt: [changedAt] })
+      found.push({ file, changedAt })
     }
   }
-  const isSeen = found.some(({ changedAt }) => changedAt.length > 0)
-  const others = isSeen && span !== undefined ? await query.otherTurns(span) : []
-  return { files: found.map((one) => attributed(one, others)), truncated: truncated || visits.left <= 0 }
+  const files = found.map((one) => attributed(one, during.others))
+  return { files, truncated: truncated || visits.left <= 0 }
 }
 
 /**
@@ -98,18 +112,44 @@ export async function filesOf(
 function attributed({ file, changedAt }: Found, others: readonly OtherTurn[]): TurnFile {
   const isClaimed = file.how === 'claimed'
   const runningAt = (at: number) =>
-    others.filter(({ from, to }) => from - clockSlackSeconds <= at && at <= to + clockSlackSeconds)
+    others.filter(
+      ({ from, to, idle }) => from - clockSlackSeconds <= at && at <= to + clockSlackSeconds && !isIdleAt(at, idle),
+    )
   const [running] = changedAt.map(runningAt).toSorted((one, other) => one.length - other.length)
   if (running === undefined) return { ...file, certainty: 'claimed', other_turns: [] }
   const certainty = isClaimed ? 'claimed_and_seen' : running.length === 0 ? 'only_turn' : 'several_turns'
   return { ...file, certainty, other_turns: running.slice(0, otherTurnsMax).map(({ agentTurnId }) => agentTurnId) }
 }
 
-function lookedUp(
-  path: string,
-  sources: readonly { readonly view: View; readonly source: ViewSource; readonly seen: ChangeTimes }[],
-  span: Span | undefined,
-): Found {
+const isIdleAt = (at: number, idle: readonly Span[]) =>
+  idle.some(({ from, to }) => from + clockSlackSeconds < at && at < to - clockSlackSeconds)
+
+interface ReadySource {
+  readonly view: View
+  readonly source: ViewSource
+  readonly seen: ChangeTimes
+}
+
+function readySources(views: readonly View[], span: Span | undefined): readonly ReadySource[] {
+  const sources = views.flatMap((view) => [...view.sources.values()].map((source) => ({ view, source })))
+  return sources
+    .filter(({ source }) => source.ready)
+    .map((one) => ({ ...one, seen: span === undefined ? new Map() : timesSeen(one.source.tree, span) }))
+}
+
+/** Whether a view saw any file change during the span. Stops at the first. */
+function hasChanges(sources: readonly ReadySource[], paths: readonly string[], span: Span): boolean {
+  const hasAny = (changes: Generator) => changes.next().done !== true
+  return (
+    paths.some((path) => lookedUp(path, sources, span).changedAt.length > 0) ||
+    sources.some(
+      ({ source, seen }) =>
+        hasAny(changedWithin(source.tree, seen, span, { left: visitsMax })) || hasAny(deletedWithin(source, span)),
+    )
+  )
+}
+
+function lookedUp(path: string, sources: readonly ReadySource[], span: Span | undefined): Found {
   const absolute = path.startsWith('/') ? path : `/${path.replace(/^\.\//, '')}`
   for (const { view, source, seen } of sources) {
     const node = findIn(source.tree, absolute)
@@ -157,7 +197,7 @@ function worktreeFiles(claims: ReturnType<typeof claimed>, changed: NonNullable<
  */
 function* deletedWithin({ pipe }: ViewSource, { from, to }: Span) {
   for (const [path, { seenAt, createdTime }] of pipe.state.tombstones.seenWithin(from * 1_000, to * 1_000))
-    if (createdTime !== undefined && createdTime < from) yield { path, changedAt: seenAt / 1_000 }
+    if (createdTime !== undefined && createdTime < from) yield { path, deletedAt: seenAt / 1_000 }
 }
 
 /** When sensors saw each file change during a span: recent changes only, but not only the last one of a file. */

@@ -93,6 +93,58 @@ it('lists files that existed before the turn and were deleted in it, and confirm
   ])
 })
 
+it('attributes no file to a turn that only waited for a person when it changed, unless one of its tools ran', async () => {
+  const call = (toolCallId: string, hostedBy?: string) => ({
+    toolCallId,
+    toolName: hostedBy === undefined ? 'grep' : 'ask_person',
+    args: {},
+    timeoutSeconds: 10_000,
+    ...(hostedBy && { hostedBy }),
+  })
+  const moment = async () => {
+    await server.t.advance(10)
+    const at = await seconds()
+    await server.t.advance(10)
+    return at
+  }
+  const waiting = await start('waits')
+  const before = await moment()
+  await server.kernel.suspend({ ...waiting, stepId: 'waits-1', calls: [call('w-ask', 'people')] }, 10_000)
+  const working = await start('works')
+  const during = await moment()
+  await end(working)
+  const byHand = await moment()
+  const answered = (toolCallId: string) => ({ projectId: project, toolCallId, status: 'success' as const, result: 'x' })
+  await server.kernel.report([answered('w-ask')])
+  const resumed = await claimTurnOf(server, 'waits')
+  await server.kernel.resume(resumed, 'w')
+  const after = await moment()
+  await server.kernel.suspend(
+    { ...resumed, stepId: 'waits-2', calls: [call('w-ask-2', 'people'), call('w-grep')] },
+    10_000,
+  )
+  const byTool = await moment()
+  await server.kernel.report([answered('w-grep'), answered('w-ask-2')])
+  await end(await claimTurnOf(server, 'waits'))
+
+  const row = ([name, modified_time]: readonly [string, number]) => ({
+    path: `/${name}`,
+    file_name: name,
+    size: 1,
+    is_directory: false,
+    modified_time,
+    created_time: modified_time,
+  })
+  const moments = Object.entries({ before, during, byHand, after, byTool })
+  await snapshotOf(server, { agent_id: 'host', source_id: 'waits', source_uri: '/mnt' }, moments.map(row))
+  const filesOf = async ({ agentTurnId }: ClaimedTurn) => {
+    const { body } = await server.get(`/projects/${project}/turns/${agentTurnId}`)
+    return (body['files'] as { path: string; certainty: string }[]).map(({ path, certainty }) => `${path} ${certainty}`)
+  }
+  expect(await filesOf(working)).toEqual(['/during only_turn'])
+  expect((await filesOf(waiting)).toSorted()).toEqual(['/after only_turn', '/before only_turn', '/byTool only_turn'])
+})
+
 it('attributes a file to the only turn that ran when it changed, names overlapping turns, and confirms claims', async () => {
   const before = await seconds()
   const first = await start('ann')

@@ -2,7 +2,7 @@
  * A dispatcher: the board, its ports and policies, and two in-memory tables: the runs that this process is working on, and
  * how long it has observed a condition. A process that lost the tables decides later, never differently.
  */
-import type { Clock, Log, Random } from '@bellwether/base'
+import { defined, type Clock, type Log, type Random } from '@bellwether/base'
 import type { Ids } from '../../ports/ids.js'
 import type { GitHistory } from '../../ports/git.js'
 import type { Worktrees } from '../../ports/git/worktrees.js'
@@ -92,9 +92,9 @@ export function concurrencyLimit(dispatcher: Dispatcher, policies: DispatchPolic
 
 export function readyRules(
   { settings }: Pick<Dispatcher, 'settings'>,
-  { recovery, runtime }: Pick<DispatchPolicies, 'recovery' | 'runtime'>,
+  { recovery, runtime, problem }: Pick<DispatchPolicies, 'recovery' | 'runtime'> & Pick<ReadyRules, 'problem'>,
 ): ReadyRules {
-  return { firstAgent: settings.firstAgent, recovery, agents: runtime?.agents ?? [] }
+  return { firstAgent: settings.firstAgent, recovery, agents: runtime?.agents ?? [], ...defined({ problem }) }
 }
 
 export function createDispatcher(options: DispatcherOptions): Dispatcher {

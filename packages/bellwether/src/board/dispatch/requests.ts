@@ -28,14 +28,16 @@ import { keepBranch, mergeTask, sendBack } from '../tasks/merge-commands.js'
 import { mergeQueued } from './merge.js'
 import { releaseWorktree } from './workspace.js'
 import { mustKnowChecks } from '../policies/acceptance.js'
+import { policiesForReading } from '../policies/reading.js'
 import { reconcileTask } from './reconcile.js'
 import type { DispatchReport } from '@bellwether/protocol/http'
+import { worktreeOf } from '../tasks/task-fields.js'
 import { taskView, type TaskView } from '../tasks/task-view.js'
 
 const statusActions = { claimed: 'claim', done: 'done', blocked: 'block' } as const
 
 async function view(dispatcher: Dispatcher, taskId: string): Promise<TaskView> {
-  const rules = readyRules(dispatcher, await dispatcher.policies())
+  const rules = readyRules(dispatcher, await policiesForReading(() => dispatcher.policies()))
   return taskView(dispatcher.board.state, taskId, dispatcher.clock.wallMs(), rules)
 }
 
@@ -43,7 +45,7 @@ const portsOf = (dispatcher: Dispatcher) => ({ board: dispatcher.board, nowMs: (
 
 /** POST /board/tasks */
 export async function createRequest(dispatcher: Dispatcher, task: NewTask, by: string): Promise<TaskView> {
-  mustKnowChecks((await dispatcher.policies()).acceptance, task.checks)
+  if (task.checks !== undefined) mustKnowChecks((await dispatcher.policies()).acceptance, task.checks)
   return view(dispatcher, await addTask(portsOf(dispatcher), task, by))
 }
 
@@ -62,7 +64,7 @@ export async function patchRequest(
   if (comments !== undefined && selected !== 'retry' && selected !== 'send_back')
     throw rejected('Comments belong to the action retry or send_back.', 'comments_without_next_run')
   if (selected === undefined) {
-    mustKnowChecks((await dispatcher.policies()).acceptance, fields.checks)
+    if (fields.checks !== undefined) mustKnowChecks((await dispatcher.policies()).acceptance, fields.checks)
     await changeTask(portsOf(dispatcher), taskId, fields, by)
     return view(dispatcher, taskId)
   }
@@ -122,7 +124,9 @@ export async function patchRequest(
       })
       break
   }
-  await releaseWorktree(dispatcher, await dispatcher.policies(), taskId)
+  const changed = dispatcher.board.state.tasks.get(taskId)
+  if (changed !== undefined && worktreeOf(changed) !== null)
+    await releaseWorktree(dispatcher, await dispatcher.policies(), taskId)
   return view(dispatcher, taskId)
 }
 

@@ -41,6 +41,7 @@ export type WaitCode =
   | 'dependency'
   | 'damaged'
   | 'no_agent'
+  | 'policy'
 
 export type Readiness =
   | { readonly ready: true; readonly assignee: string }
@@ -52,6 +53,8 @@ export interface ReadyRules {
   readonly recovery: RecoveryPolicy
   /** The agents that config/runtime-policy.json lists; none: every agent may take every task. */
   readonly agents?: readonly RuntimeAgent[]
+  /** Why no task is dispatched: a policy file is invalid. */
+  readonly problem?: string | undefined
 }
 
 // Longer dependency chains are not followed to their end.
@@ -65,6 +68,7 @@ export function readiness(task: Task, state: BoardState, nowMs: number, rules: R
     ...defined({ until }),
   })
   const yes = (assignee: string, isFixed: boolean): Readiness => {
+    if (rules.problem !== undefined) return no('policy', rules.problem)
     const choice = chooseAgent(rules.agents ?? [], task, assignee, isFixed)
     return 'agent' in choice ? { ready: true, assignee: choice.agent } : no('no_agent', choice.why)
   }

@@ -16,6 +16,7 @@ import {
   patchRequest,
 } from '../../board/dispatch/requests.js'
 import type { Feed } from '../../board/log/feed.js'
+import { policiesForReading } from '../../board/policies/reading.js'
 import { taskIn } from '../../board/tasks/find-task.js'
 import { openRun, pausedBy } from '../../board/tasks/task-fields.js'
 import { listTasks, taskView, type TaskView } from '../../board/tasks/task-view.js'
@@ -45,7 +46,12 @@ export function boardRoutes(api: Api, parts: BoardParts, db: Queryable): void {
   const { dispatcher, caches, clock } = parts
   const costs = openTaskCosts(db)
   const moment = async () =>
-    momentOf(await dispatcher.board.sync(), clock.wallMs(), dispatcher.settings, await dispatcher.policies())
+    momentOf(
+      await dispatcher.board.sync(),
+      clock.wallMs(),
+      dispatcher.settings,
+      await policiesForReading(() => dispatcher.policies()),
+    )
   /** The actor of the log line. */
   const by = ({ grant }: FastifyRequest) => (grant.name ?? grant.keyId).slice(0, 128)
 

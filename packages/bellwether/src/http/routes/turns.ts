@@ -87,14 +87,19 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
       fusion: parts.fusion,
       reaches: (view) => grant.may(view),
       inWorktree: inWorktree(turn, trail.session_id),
-      async otherTurns({ from, to }) {
+      async turnsDuring({ from, to }) {
         const rows = await readTurnsDuring(kernel.db, turn.project_id, new Date(from * 1_000), new Date(to * 1_000))
+        const running = rows.flatMap((row) => {
+          const span = spanOf(row, nowMs)
+          const idle = row.idle.map(([start, end]) => ({ from: start, to: end }))
+          return span === undefined ? [] : [{ agentTurnId: row.agent_turn_id, ...span, idle }]
+        })
         // A parent is suspended while its child runs.
         const own = new Set([turn.agent_turn_id, trail.parent?.agent_turn_id])
-        return rows.flatMap((row) => {
-          const span = own.has(row.agent_turn_id) ? undefined : spanOf(row, nowMs)
-          return span === undefined ? [] : [{ agentTurnId: row.agent_turn_id, ...span }]
-        })
+        return {
+          idle: running.find(({ agentTurnId }) => agentTurnId === turn.agent_turn_id)?.idle ?? [],
+          others: running.filter(({ agentTurnId }) => !own.has(agentTurnId)),
+        }
       },
     })
     return {

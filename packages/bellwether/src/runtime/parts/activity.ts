@@ -3,8 +3,8 @@
  * It reads the outbox and the board and writes nothing. If it falls too far behind, it continues with the newest events.
  */
 import { type Clock, linkAbort, type Log } from '@bellwether/base'
-import { headStatuses, InvalidInput } from '@bellwether/protocol'
-import { defaultRecovery } from '../../board/policies/recovery.js'
+import { headStatuses } from '@bellwether/protocol'
+import { policiesForReading } from '../../board/policies/reading.js'
 import { readyRules } from '../../board/dispatch/dispatcher.js'
 import type { Follower, Tail } from '../../http/tail.js'
 import { readEvents, type OutboxEvent } from '../../kernel/verbs/events.js'
@@ -123,7 +123,7 @@ export async function openActivity(options: ActivityOptions): Promise<ActivityMo
   async function readBoard(tell: (activity: Activity) => void): Promise<void> {
     if (board === undefined) return
     const { state } = board.board
-    const rules = readyRules(board.as('up'), await policiesOf(board))
+    const rules = readyRules(board.as('up'), await policiesForReading(board.policies))
     readTasks(state, clock.wallMs(), rules).forEach(tell)
   }
 
@@ -171,15 +171,5 @@ export async function openActivity(options: ActivityOptions): Promise<ActivityMo
       releaseBoard?.()
       await step().catch((error: unknown) => log.warn({ err: error }, 'cannot read how the last turns ended'))
     },
-  }
-}
-
-/** The autopilot reports an invalid policy file. */
-async function policiesOf({ policies }: Pick<BoardPart, 'policies'>) {
-  try {
-    return await policies()
-  } catch (error) {
-    if (!(error instanceof InvalidInput)) throw error
-    return { recovery: defaultRecovery }
   }
 }

@@ -1,10 +1,9 @@
 /** `task list` and `task show`: read the board without changing it. */
 import { systemClock } from '@bellwether/base'
-import { InvalidInput } from '@bellwether/protocol'
 import type { ResponseOf, TaskLine } from '@bellwether/protocol/http'
 import { Option, type Command } from 'commander'
-import { defaultBudget, type BudgetPolicy } from '../../../board/policies/budget.js'
-import { defaultRecovery } from '../../../board/policies/recovery.js'
+import { type BudgetPolicy } from '../../../board/policies/budget.js'
+import { policiesForReading } from '../../../board/policies/reading.js'
 import type { ReadyRules } from '../../../board/tasks/ready.js'
 import { taskBudget } from '../../../board/tasks/task-budget.js'
 import { listTasks, taskView, type TaskPage } from '../../../board/tasks/task-view.js'
@@ -23,15 +22,9 @@ interface ReadRules extends ReadyRules {
   readonly budget: BudgetPolicy
 }
 
-/** A mistake in a policy file does not prevent reading; `onRoot` has printed a warning. */
 export async function rulesOf({ policies, settings }: Opened): Promise<ReadRules> {
-  try {
-    const { recovery, runtime, budget } = await policies()
-    return { firstAgent: settings.first_agent, recovery, agents: runtime.agents, budget }
-  } catch (error) {
-    if (!(error instanceof InvalidInput)) throw error
-    return { firstAgent: settings.first_agent, recovery: defaultRecovery, budget: defaultBudget }
-  }
+  const { recovery, runtime, budget, problem } = await policiesForReading(policies)
+  return { firstAgent: settings.first_agent, recovery, agents: runtime?.agents ?? [], budget, problem }
 }
 
 export function listCommand(task: Command): void {
