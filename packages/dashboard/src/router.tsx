@@ -7,7 +7,7 @@ import {
   Outlet,
   redirect,
 } from '@tanstack/react-router'
-import { listProjects, type TurnFilter } from './api/queries.js'
+import { listProjects, periods, type Period, type TurnFilter } from './api/queries.js'
 import type { Me } from './api/types.js'
 import { turnStatuses } from '@bellwether/protocol/vocabulary'
 import { FleetPage } from './pages/fleet/fleet.js'
@@ -79,7 +79,13 @@ const turns = createRoute({
   path: '/turns',
   validateSearch: (search): TurnFilter => ({
     status: turnStatuses.find((status) => status === search['status']),
-    ...some({ agent: text(search['agent']) }),
+    last: (Object.keys(periods) as Period[]).find((period) => period === search['last']),
+    ...some({
+      agent: text(search['agent']),
+      error: text(search['error']),
+      cost: text(search['cost']),
+      text: text(search['text']),
+    }),
   }),
   component: lazyRouteComponent(() => import('./pages/turns/turns.js'), 'TurnsPage'),
 })

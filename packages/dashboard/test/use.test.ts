@@ -1,7 +1,39 @@
 /** What a person does: presses keys, answers, allows, stops, changes tasks and schedules. */
+import { isDeepStrictEqual } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { fixture, using } from './support/one-tab.js'
 import { turnId } from './support/strings.js'
+
+describe('the filters of the Turns page', () => {
+  it('filters stay in the address, are saved in the browser and removed again', () =>
+    using({}, async ({ page, errors }) => {
+      await page.goto(`${fixture.url}/p/demo/turns`)
+      await page.getByText('the tests do not pass').first().waitFor()
+      const filtered = (by: Readonly<Record<string, string>>) =>
+        page.waitForURL((url) => isDeepStrictEqual(Object.fromEntries(url.searchParams), by))
+      await page.getByLabel('Status', { exact: true }).selectOption('failed')
+      await page.getByLabel('Error').fill('the tests')
+      await filtered({ status: 'failed', error: 'the tests' })
+      await page.getByLabel('Min. cost $').fill('0.50 dollars')
+      await filtered({ status: 'failed', error: 'the tests', cost: '0.50' })
+      await page.getByLabel('Min. cost $').fill('')
+      await page.getByRole('button', { name: 'Save filter' }).click()
+      const saved = page.getByLabel('Saved filter')
+      const name = 'failed, error the tests'
+      await saved.getByRole('option', { name, selected: true }).waitFor({ state: 'attached' })
+      // Another visit of the page.
+      await page.goto(`${fixture.url}/p/demo/turns`)
+      await saved.selectOption(name)
+      await filtered({ status: 'failed', error: 'the tests' })
+      expect(await page.getByLabel('Error').inputValue()).toBe('the tests')
+      await page.getByRole('button', { name: 'Remove filter' }).click()
+      await saved.waitFor({ state: 'detached' })
+      await page.getByLabel('Time').selectOption('hour')
+      await page.getByLabel('Error').fill('no such error')
+      await page.getByText('No matching turns').waitFor()
+      expect(errors()).toEqual([])
+    }))
+})
 
 describe('the keyboard', () => {
   it('the keyboard reaches every page, the search, lists and the help', () =>

@@ -38,6 +38,8 @@ const examples: Readonly<Record<string, readonly string[]>> = {
   'turn list': [
     'bellwether turn list',
     'bellwether turn list -a coder -s failed --since 2d',
+    'bellwether turn list --text "price list" --min-cost 0.50',
+    'bellwether turn list --error budget_exceeded',
     'bellwether turn list --jsonl',
   ],
   'turn show': [

@@ -1,6 +1,7 @@
-/** Tools for turns: run, read and stop a turn, read its deliverable and its transcript, and list the agents. */
+/** Tools for turns: run, find, read and stop a turn, read its deliverable and its transcript, and list the agents. */
 import { defined } from '@bellwether/base'
-import { messageMaxChars, type TurnDetail } from '@bellwether/protocol/http'
+import { turnStatuses } from '@bellwether/protocol'
+import { messageMaxChars, type Turn, type TurnDetail } from '@bellwether/protocol/http'
 import { z } from 'zod'
 import { plain } from '../client/sanitize.js'
 import { deliverableText, describeEvent, followTurn, followUp, forkTurn, readTurn, startTurn } from '../client/turns.js'
@@ -9,7 +10,7 @@ import { tool, type Call, type Tool, type ToolReport } from './tool.js'
 import { endSequence, entriesMax, transcriptReport } from './transcript-report.js'
 
 const agentName = z.string().min(1).max(120).describe('the name of an agent, from list_agents')
-const turnId = z.string().min(1).max(500).describe('the id of a turn, from run_turn')
+const turnId = z.string().min(1).max(500).describe('the id of a turn, from run_turn or find_turns')
 // Ends a call that the client does not end; the turn has its own limits.
 const waitMax = 600
 // Many clients give up after a minute.
@@ -22,6 +23,15 @@ const inlineChars = 20_000
 const progressMs = 10_000
 
 const sequence = z.number().int().min(0).max(endSequence)
+
+const lineOf = ({
+  agent_turn_id: turn,
+  agent_id: agent,
+  status,
+  error,
+  created_at: queued,
+  ended_at: ended,
+}: Turn) => ({ turn, agent, status, error, queued, ended })
 
 export const turnTools: readonly Tool[] = [
   tool({
@@ -93,6 +103,33 @@ export const turnTools: readonly Tool[] = [
       const more = piece.next === null ? 'This is the end.' : `Continue with offset ${piece.next}.`
       const kind = turn.deliverable?.kind === 'fallback' ? `A fallback (the turn ended as ${stateOf(turn)}). ` : ''
       return { summary: `${kind}Characters ${piece.offset} to ${end} of ${piece.total}. ${more}`, data: piece.text }
+    },
+  }),
+  tool({
+    name: 'find_turns',
+    title: 'Find turns',
+    description:
+      'Lists turns, newest first, by status, agent, time, error, cost, or words of the instruction and the deliverable. read_turn reads one of them.',
+    readOnly: true,
+    input: z.strictObject({
+      status: z.enum(turnStatuses).optional(),
+      agent: agentName.optional(),
+      since: z.iso.datetime({ offset: true }).optional().describe('queued at this time or later'),
+      until: z.iso.datetime({ offset: true }).optional().describe('queued before this time'),
+      error: z.string().min(1).max(200).optional().describe('the beginning of the error, such as budget_exceeded'),
+      min_cost_usd: z.number().positive().max(1_000_000).optional(),
+      words: z.string().min(1).max(200).optional().describe('"…" is a phrase, -word excludes a word'),
+      cursor: z.string().min(1).max(100).optional(),
+      limit: z.number().int().min(1).max(500).default(50),
+    }),
+    run: async ({ min_cost_usd: dollars, words, ...filter }, { client, signal }) => {
+      const micros = dollars === undefined ? undefined : Math.ceil(dollars * 1_000_000)
+      const query = { ...filter, text: words, min_cost_micros: micros }
+      const { turns, cursor } = await client.ask('GET /projects/:project/turns', { query, signal })
+      const { shown } = fitting(turns.map(lineOf))
+      const next = (shown.length < turns.length ? turns[shown.length - 1]?.agent_turn_id : cursor) ?? ''
+      const more = next === '' ? '' : ` Older turns were not searched yet: find_turns with cursor ${next}.`
+      return { summary: `${shown.length} turns.${more}`, data: shown }
     },
   }),
   tool({

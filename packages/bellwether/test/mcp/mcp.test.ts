@@ -68,7 +68,7 @@ describe('the MCP server', () => {
     const { tools } = await client.listTools()
     const changing = tools.filter((tool) => tool.annotations?.readOnlyHint !== true).map((tool) => tool.name)
     expect(tools.map((tool) => tool.name).sort()).toEqual(
-      'add_task answer_question continue_turn decide_approval edit_task fork_turn list_agents list_approvals list_questions list_schedules list_tasks pause_schedule read_deliverable read_schedule read_task read_turn replay_turn run_schedule run_turn say_to_turn search_workspace stop_turn turn_transcript'.split(
+      'add_task answer_question continue_turn decide_approval edit_task find_turns fork_turn list_agents list_approvals list_questions list_schedules list_tasks pause_schedule read_deliverable read_schedule read_task read_turn replay_turn run_schedule run_turn say_to_turn search_workspace stop_turn turn_transcript'.split(
         ' ',
       ),
     )
@@ -142,6 +142,17 @@ describe('the MCP server', () => {
       offset = Number(next)
     }
     expect(read).toHaveLength(longLength)
+  })
+
+  it('find_turns lists the turns that match, and continues with a cursor', async () => {
+    const turn = turnIn(await call('run_turn', { agent: 'echo', instruction: 'find the blue whale' }))
+    const found = await call('find_turns', { words: '"blue whale"', status: 'success' })
+    expect(parsed(found)).toMatchObject([{ turn, agent: 'echo', status: 'success', error: null }])
+    expect(parsed(await call('find_turns', { words: 'whale -blue' }))).toEqual([])
+    const first = await call('find_turns', { limit: 1 })
+    const cursor = /find_turns with cursor (\S+)\./.exec(first.text)?.[1]
+    expect(parsed(first)).toMatchObject([{ turn: cursor }])
+    expect(parsed(await call('find_turns', { limit: 1, cursor }))).not.toMatchObject([{ turn: cursor }])
   })
 
   it('[T9.2] turn_transcript returns the newest part of a transcript, and the output explains how to continue', async () => {

@@ -71,21 +71,35 @@ export const workersQuery = (project: string) =>
 /** A list that is read page by page while the person scrolls. */
 const nextPage = <Cursor>(page: { readonly cursor: Cursor | null }) => page.cursor ?? undefined
 
+/** The filters of the Turns page, as its address has them. */
 export interface TurnFilter {
   readonly status?: TurnStatus | undefined
   readonly agent?: string | undefined
+  /** A word of `periods`. */
+  readonly last?: Period | undefined
+  readonly error?: string | undefined
+  /** Dollars. */
+  readonly cost?: string | undefined
+  readonly text?: string | undefined
 }
 
-export const turnsQuery = (project: string, { status, agent }: TurnFilter) =>
+/** How far back the list goes, in hours. */
+export const periods = { hour: 1, day: 24, week: 168, month: 720 } as const
+export type Period = keyof typeof periods
+
+export const turnsQuery = (project: string, filter: TurnFilter) =>
   infiniteQueryOptions({
-    queryKey: ['turns', project, status ?? '', agent ?? ''],
-    queryFn: ({ pageParam: cursor, signal }) =>
-      ask('GET /projects/:project/turns', {
-        params: { project },
-        query: { status, agent, cursor, limit: 100 },
-        signal,
-        expects: 'turns',
-      }),
+    queryKey: ['turns', project, filter],
+    queryFn: ({ pageParam: cursor, signal }) => {
+      const { status, agent, last, error, cost, text } = filter
+      const micros = Math.ceil(Number(cost) * 1_000_000)
+      const query: QueryFor<'GET /projects/:project/turns'> = {
+        ...{ status, agent, error, text, cursor, limit: 100 },
+        since: last && new Date(serverNowMs() - periods[last] * 3_600_000).toISOString(),
+        min_cost_micros: micros > 0 ? micros : undefined,
+      }
+      return ask('GET /projects/:project/turns', { params: { project }, query, signal, expects: 'turns' })
+    },
     initialPageParam: undefined as string | undefined,
     getNextPageParam: nextPage,
     placeholderData: keepPreviousData,

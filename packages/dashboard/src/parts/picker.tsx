@@ -3,12 +3,15 @@ export function Picker<Word extends string>({
   label,
   none,
   words,
+  say = (word) => word,
   value,
   change,
 }: {
   readonly label: string
   readonly none: string
   readonly words: readonly Word[]
+  /** How the menu shows a word. */
+  readonly say?: (word: Word) => string
   readonly value: string | undefined
   readonly change: (word: Word | undefined) => void
 }) {
@@ -22,7 +25,7 @@ export function Picker<Word extends string>({
       <option value="">{none}</option>
       {words.map((word) => (
         <option key={word} value={word}>
-          {word}
+          {say(word)}
         </option>
       ))}
     </select>

@@ -143,9 +143,14 @@ const handlers: Handlers = {
       worker('worker-dead', 'gpu', 4, 4, 400_000),
     ]),
   }),
-  'GET /projects/:project/turns': (scene, { query: { status, agent, cursor: from, limit } }) => {
+  'GET /projects/:project/turns': (scene, { query }) => {
+    const { status, agent, error = '', since, cursor: from, limit } = query
     const matching = ifFull(scene, scene.world.turns).filter(
-      (turn) => (status ?? turn.status) === turn.status && (agent ?? turn.agent_id) === turn.agent_id,
+      (turn) =>
+        (status ?? turn.status) === turn.status &&
+        (agent ?? turn.agent_id) === turn.agent_id &&
+        (turn.error ?? '').startsWith(error) &&
+        (since === undefined || Date.parse(turn.created_at) >= Date.parse(since)),
     )
     const { page: turns, cursor } = page(matching, from, limit)
     return { turns, cursor }

@@ -16,6 +16,7 @@ import {
   fieldSpec,
   id,
   inProject,
+  integer,
   limit,
   list,
   longText,
@@ -338,6 +339,17 @@ export const turnRoutes = {
     query: z.object({
       status: z.enum(turnStatuses).optional(),
       agent: token.optional(),
+      since: z.iso.datetime({ offset: true }).optional().describe('only turns that were queued at this time or later'),
+      until: z.iso.datetime({ offset: true }).optional().describe('only turns that were queued before this time'),
+      error: text(200).optional().describe('only turns whose error starts with this text'),
+      min_cost_micros: integer(1, 1_000_000_000_000).describe(
+        'only turns whose steps report at least this cost, in millionths of a dollar',
+      ),
+      text: text(200)
+        .optional()
+        .describe(
+          'only turns with these words in the instruction or the deliverable; `"…"` is a phrase, `-word` excludes a word, and the last word may be the beginning of one',
+        ),
       cursor: text(100).optional(),
       limit: limit(500, 50),
     }),

@@ -12,6 +12,15 @@ export function wholeUpTo(max: number, min = 0): (text: string) => number {
   }
 }
 
+/** A positive amount of money, such as 0.50. */
+export function dollarsUpTo(max: number): (text: string) => number {
+  return (text) => {
+    const amount = Number(text.replace(/^\$/, ''))
+    if (/^\$?(?:\d+(?:\.\d*)?|\.\d+)$/.test(text) && amount > 0 && amount <= max) return amount
+    throw new InvalidArgumentError(`It must be an amount of dollars such as 0.50, at most ${max}.`)
+  }
+}
+
 /** For an option that may be repeated. */
 export const collect = (value: string, earlier: readonly string[] = []): readonly string[] => [...earlier, value]
 

@@ -10,7 +10,7 @@ import { openClient, toServer, withNearestAgent, type ServerFlags } from '../sha
 import { print, printList } from '../shared/output.js'
 import { untilInterrupted } from '../shared/interrupt.js'
 import { sinceOption, untilOption } from '../shared/instants.js'
-import { jsonLines, wholeUpTo } from '../shared/options.js'
+import { dollarsUpTo, jsonLines, wholeUpTo } from '../shared/options.js'
 import { readInstruction } from '../shared/instruction.js'
 import { block, plain } from '../../client/sanitize.js'
 import { instant } from '../shared/terminal.js'
@@ -19,10 +19,13 @@ import { budgetOf, runStarted, show, stillRunning, type Finish, type RunFlags } 
 import { addTrailVerbs } from './trail.js'
 import { turnTranscript, turnTable } from './turn-transcript.js'
 
-interface ListFlags extends ServerFlags, Pick<QueryFor<'GET /projects/:project/turns'>, 'status' | 'agent'> {
+interface ListFlags
+  extends ServerFlags, Pick<QueryFor<'GET /projects/:project/turns'>, 'status' | 'agent' | 'error' | 'text'> {
   readonly limit: number
   readonly since?: number
   readonly until?: number
+  /** Dollars. */
+  readonly minCost?: number
 }
 
 const listMax = 500
@@ -54,6 +57,9 @@ export function turnCommand(finish: Finish): Command {
     .option('-n, --limit <n>', 'the maximum number of turns', wholeUpTo(listMax, 1), 20)
     .addOption(sinceOption('turns that were queued'))
     .addOption(untilOption('turns that were queued'))
+    .option('-e, --error <text>', 'only turns whose error starts with this text, such as budget_exceeded')
+    .option('--min-cost <dollars>', 'only turns that cost at least this much', dollarsUpTo(1_000_000))
+    .option('-t, --text <words>', 'only turns with these words in the instruction or the deliverable')
     .addOption(jsonLines())
     .action(async (flags: ListFlags) => {
       const turns = await list(openClient(flags), flags)
@@ -202,23 +208,26 @@ function run(client: Client, agent: string, what: NewTurn, flags: RunFlags): Pro
 }
 
 async function list(client: Client, flags: ListFlags): Promise<Turn[]> {
+  const { status, agent, error, text, minCost } = flags
+  const filter = {
+    ...{ status, agent, error, text, since: timeOf(flags.since), until: timeOf(flags.until) },
+    min_cost_micros: minCost === undefined ? undefined : Math.ceil(minCost * 1_000_000),
+  }
   const found: Turn[] = []
   let cursor: string | null | undefined
   // The server searches a bounded number of turns per page, so a page may be empty and still have a cursor.
   for (let pages = 0; cursor !== null && found.length < flags.limit && pages < pagesMax; pages += 1) {
-    const query = { status: flags.status, agent: flags.agent, limit: flags.limit - found.length, cursor }
+    const query = { ...filter, limit: flags.limit - found.length, cursor }
     const page: ResponseOf<'GET /projects/:project/turns'> = await client.ask('GET /projects/:project/turns', { query })
-    const { since = -Infinity, until = Infinity } = flags
-    const fresh = page.turns.filter((turn) => Date.parse(turn.created_at) >= since)
-    found.push(...fresh.filter((turn) => Date.parse(turn.created_at) <= until))
-    // Newest first: the rest is older.
-    cursor = fresh.length < page.turns.length ? null : page.cursor
+    found.push(...page.turns)
+    cursor = page.cursor
   }
   return found
 }
 
-// At 5,000 turns per page, one command searches at most 100,000 turns.
+// At 1,000 to 5,000 turns per page, one command searches at least 20,000 turns and at most 100,000.
 const pagesMax = 20
+const timeOf = (ms: number | undefined) => (ms === undefined ? undefined : new Date(ms).toISOString())
 
 /** Prints the entries so far. */
 async function printTranscript(client: Client, id: string): Promise<void> {

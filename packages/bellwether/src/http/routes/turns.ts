@@ -28,6 +28,8 @@ export interface TurnParts extends KernelParts {
   readonly board?: Pick<BoardParts, 'dispatcher' | 'projectId'> | undefined
 }
 
+const instant = (time: string | undefined) => (time === undefined ? undefined : new Date(time))
+
 export function turnRoutes(api: Api, parts: TurnParts): void {
   const { kernel, tail, clock } = parts
   let waiters = 0
@@ -62,6 +64,11 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
       projectId: params.project,
       status: query.status,
       agentId: query.agent,
+      since: instant(query.since),
+      until: instant(query.until),
+      error: query.error,
+      minCostMicros: query.min_cost_micros,
+      text: query.text,
       cursor: query.cursor,
       limit: query.limit,
     }),

@@ -8,10 +8,22 @@ import type { Queryable } from '../../ports/database/database.js'
 import { headStatuses } from '../turn.js'
 import { waitsForWorker } from './gauges.js'
 
-export interface TurnQuery {
-  readonly projectId: string
+export interface TurnFilter {
   readonly agentId?: string | undefined
   readonly status?: TurnStatus | undefined
+  /** Queued at this time or later. */
+  readonly since?: Date | undefined
+  /** Queued before this time. */
+  readonly until?: Date | undefined
+  /** The beginning of the error. */
+  readonly error?: string | undefined
+  readonly minCostMicros?: number | undefined
+  /** Words of the instruction or the deliverable, as in `websearch_to_tsquery`; the last one may be the beginning of a word. */
+  readonly text?: string | undefined
+}
+
+export interface TurnQuery extends TurnFilter {
+  readonly projectId: string
   /** Only turns older than this one. */
   readonly cursor?: string | undefined
   readonly limit: number
@@ -25,58 +37,110 @@ export interface TurnPage {
 
 // Index entries that one page scans at most: about 10 ms.
 const scanMax = 5_000
+// Turns whose cards or steps one page reads at most: about 50 ms.
+const readMax = 1_000
 // Sorts after every id.
 const newest = '~'
+// Ids contain the clock of the process that created them (decision 0006). It may differ from the clock of the database by less than this.
+const clockSkewMs = 86_400_000
 
 /** Newest first. */
 export async function listTurns(db: Queryable, query: TurnQuery): Promise<TurnPage> {
-  const { projectId, agentId = null, status = null, cursor = newest, limit } = query
-  const values = [projectId, agentId, cursor, limit]
+  const { projectId, agentId, status, since, until, error, minCostMicros, text, limit } = query
+  const cursor = firstOf(query.cursor ?? newest, until)
+  const values = [projectId, agentId, cursor, limit, status, since, until, error, minCostMicros, text]
   if (status === 'queued') return paged(await db.query<TurnRow>({ ...queuedTurns, values }), limit)
-  if (status !== null && (headStatuses as readonly string[]).includes(status))
-    return paged(await db.query<TurnRow>({ ...activeTurns, values: [...values, status] }), limit)
-  const found = await db.query<TurnRow & { readonly edge: string | null }>({ ...scanned, values: [...values, status] })
-  const turns = found.filter((row) => row.agent_turn_id !== null).map(({ edge: _edge, ...row }) => row as TurnRow)
-  return { turns, cursor: turns.length === limit ? turns.at(-1)!.agent_turn_id : (found[0]?.edge ?? null) }
+  if (status !== undefined && (headStatuses as readonly string[]).includes(status))
+    return paged(await db.query<TurnRow>({ ...activeTurns, values }), limit)
+  const statement = minCostMicros === undefined && text === undefined ? scanned : readAndScanned
+  const found = await db.query<TurnRow & Edge>({ ...statement, values })
+  const turns = found.flatMap(({ edge: _edge, edge_at: _edgeAt, ...row }) =>
+    row.agent_turn_id === null ? [] : [row as TurnRow],
+  )
+  return { turns, cursor: turns.length === limit ? turns.at(-1)!.agent_turn_id : endOfScan(found[0], since) }
+}
+
+/** The last turn that was scanned. */
+interface Edge {
+  readonly edge: string | null
+  readonly edge_at: Date | null
+}
+
+/** The cursor, or the first id after `until` if that is older. */
+function firstOf(cursor: string, until: Date | undefined): string {
+  if (until === undefined) return cursor
+  const hex = Math.max(0, until.getTime() + clockSkewMs)
+    .toString(16)
+    .padStart(12, '0')
+  const first = `${hex.slice(0, 8)}-${hex.slice(8)}${newest}`
+  return first < cursor ? first : cursor
+}
+
+/** Where the next page continues; null if every older turn was queued before `since`. */
+function endOfScan(edge: Edge | undefined, since: Date | undefined): string | null {
+  const isPast = since !== undefined && (edge?.edge_at?.getTime() ?? 0) < since.getTime() - clockSkewMs
+  return isPast ? null : (edge?.edge ?? null)
 }
 
 function paged(turns: readonly TurnRow[], limit: number): TurnPage {
   return { turns, cursor: turns.length === limit ? turns.at(-1)!.agent_turn_id : null }
 }
 
+/** The words of $10. The last one may be the beginning of a word, unless it stands in parentheses. */
+const wanted = `(select case when right(w::text, 1) = '''' then (w::text || ':*')::tsquery else w end
+  from websearch_to_tsquery('simple', $10) w)`
+
+/** Whether turn `i`, a row of the inbox, matches the filters $6 to $10. Cheap ones first. */
+const matches = `($6::timestamptz is null or i.created_at >= $6) and ($7::timestamptz is null or i.created_at < $7)
+    and ($8::text is null or starts_with(i.error, $8))
+    and ($9::bigint is null or (
+      select sum(u.cost_micros) from state.agent_steps s cross join lateral state.step_usage(s.metadata - 'charged') u
+      where s.agent_turn_id = i.agent_turn_id) >= $9)
+    and ($10::text is null or exists (
+      select from (
+        select x.card_id from cards.box_cards x where x.box_id = i.payload ->> 'context_box_id'
+        union all select i.deliverable_card_id) t
+      join cards.cards c on c.card_id = t.card_id
+      where jsonb_to_tsvector('simple', c.content, '["string", "numeric"]') @@ ${wanted}))`
+
 const queuedTurns = {
   name: 'bw_turns_queued',
   text: `select t.* from state.queue q cross join lateral state.inbox_row(q.inbox_id) i
     cross join lateral (select * from state.turns t where t.agent_turn_id = i.agent_turn_id) t
     where q.project_id = $1 and q.status = 'queued' and ($2::text is null or q.agent_id = $2) and i.agent_turn_id < $3
+      and $5::text is not null and ${matches}
     order by i.agent_turn_id desc limit $4`,
 }
 
 const activeTurns = {
   name: 'bw_turns_active',
-  text: `select t.* from state.agent_state_head h cross join lateral (select * from state.turns t
-      where t.agent_turn_id = h.active_agent_turn_id) t
+  text: `select t.* from state.agent_state_head h cross join lateral state.turn_row(h.active_agent_turn_id) i
+    cross join lateral (select * from state.turns t where t.agent_turn_id = h.active_agent_turn_id) t
     where h.awake and h.active_agent_turn_id is not null and h.project_id = $1 and ($2::text is null or h.agent_id = $2)
-      and h.active_agent_turn_id < $3
-      and h.status = $5
+      and h.active_agent_turn_id < $3 and h.status = $5 and ${matches}
     order by h.active_agent_turn_id desc limit $4`,
 }
 
-const scanned = {
-  name: 'bw_turns_scanned',
-  text: `with scanned as materialized (
-      select i.agent_turn_id, i.project_id, i.agent_id, i.outcome from state.agent_inbox i
+const scan = (max: number) => `with scanned as materialized (
+      select i.agent_turn_id, i.project_id, i.agent_id, i.outcome, i.created_at, i.error, i.payload,
+        i.deliverable_card_id
+      from state.agent_inbox i
       where i.message_type in ('turn', 'ui_action') and i.agent_turn_id < $3
-      order by i.agent_turn_id desc limit ${scanMax}
+      order by i.agent_turn_id desc limit ${max}
     ), page as (
-      select l.agent_turn_id as id from scanned l
-      where l.project_id = $1 and ($2::text is null or l.agent_id = $2) and ($5::text is null or l.outcome = $5)
-      order by l.agent_turn_id desc limit $4
+      select i.agent_turn_id as id from scanned i
+      where i.project_id = $1 and ($2::text is null or i.agent_id = $2) and ($5::text is null or i.outcome = $5)
+        and ${matches}
+      order by i.agent_turn_id desc limit $4
     )
-    select e.edge, t.* from (select case when count(*) = ${scanMax} then min(agent_turn_id) end as edge from scanned) e
+    select e.edge, e.edge_at, t.* from (
+      select case when count(*) = ${max} then min(agent_turn_id) end as edge,
+        (array_agg(created_at order by agent_turn_id))[1] as edge_at from scanned) e
     left join page p on true left join lateral (select * from state.turns t where t.agent_turn_id = p.id) t on true
-    order by t.agent_turn_id desc`,
-}
+    order by t.agent_turn_id desc`
+
+const scanned = { name: 'bw_turns_scanned', text: scan(scanMax) }
+const readAndScanned = { name: 'bw_turns_read', text: scan(readMax) }
 
 export async function readTurn(db: Queryable, projectId: string, agentTurnId: string): Promise<TurnRow | undefined> {
   const [turn] = await db.query<TurnRow>({

@@ -1,17 +1,15 @@
-/** Turns, newest first, filtered by agent or status. Older ones load when the end of the list comes near. */
+/** Turns, newest first, filtered. Older ones load when the end of the list comes near. */
 import { reasonInWords } from '@bellwether/protocol/spending'
 import { useInfiniteQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { memo } from 'react'
 import { turnsQuery } from '../../api/queries.js'
 import type { Turn } from '../../api/types.js'
-import { turnStatuses } from '@bellwether/protocol/vocabulary'
 import { count, oneLine, shortId } from '../../model/text.js'
 import { duration, msOf } from '../../model/time.js'
 import { Page } from '../../frame/page.js'
 import { RunTurn } from './run-turn.js'
-import { Picker } from '../../parts/picker.js'
-import { Search } from '../../parts/search.js'
+import { TurnFilters } from './turn-filters.js'
 import { Empty, QueryState } from '../../parts/query-state.js'
 import { Status } from '../../parts/status.js'
 import { NarrowRow, Table, type Columns } from '../../parts/rows.js'
@@ -20,9 +18,9 @@ import { useWide } from '../../parts/wide.js'
 
 export function TurnsPage() {
   const { project } = useParams({ from: '/p/$project/turns' })
-  const { status, agent } = useSearch({ from: '/p/$project/turns' })
+  const filter = useSearch({ from: '/p/$project/turns' })
   const navigate = useNavigate({ from: '/p/$project/turns' })
-  const turns = useInfiniteQuery(turnsQuery(project, { status, agent }))
+  const turns = useInfiniteQuery(turnsQuery(project, filter))
   const isWide = useWide()
   const open = (turn: Turn) =>
     void navigate({ to: '/p/$project/turns/$turn', params: { project, turn: turn.agent_turn_id } })
@@ -34,19 +32,12 @@ export function TurnsPage() {
       title="Turns"
       tools={
         <>
-          <Search
-            label="Agent"
-            value={agent ?? ''}
-            change={(words) => void navigate({ search: (old) => ({ ...old, agent: words }), replace: true })}
+          <TurnFilters
+            filter={filter}
+            change={(changed, replace) => void navigate({ search: (old) => ({ ...old, ...changed }), replace })}
+            show={(saved) => void navigate({ search: saved })}
           />
-          <Picker
-            label="Status"
-            none="any status"
-            words={turnStatuses}
-            value={status}
-            change={(word) => void navigate({ search: (old) => ({ ...old, status: word }) })}
-          />
-          <RunTurn project={project} agent={agent} />
+          <RunTurn project={project} agent={filter.agent} />
         </>
       }
     >
@@ -57,7 +48,7 @@ export function TurnsPage() {
             return <SearchOlder search={more} isSearching={turns.isFetchingNextPage} />
           if (all.length === 0)
             return (
-              <Empty title={status === undefined && agent === undefined ? 'No turns yet' : 'No matching turns'}>
+              <Empty title={Object.values(filter).some(Boolean) ? 'No matching turns' : 'No turns yet'}>
                 Run one with <em>Run a turn…</em>, or with <code>bellwether turn run AGENT &quot;…&quot;</code>.
               </Empty>
             )
