@@ -220,12 +220,11 @@ describe('the stream', () => {
       await addAgent(small, 'ann')
       const turnId = await addTurn(small, 'ann')
       const reader = await readEvents(`${small.url}/api/v1/projects/${project}/events`, { key: small.keys.reader })
-      const requested: string[] = []
-      small.http.app.server.on('request', ({ url: path }: { url: string }) => void requested.push(path))
       const claim = small.post('/workers/none/claim', { wait_seconds: 50 })
       const wait = small.get(`/projects/${project}/turns/${turnId}?wait=50`)
       await reader.next('hello', ({ event }) => event === 'hello')
-      await until('both to wait', async () => (requested.length === 2 ? true : undefined))
+      const routes = ['/workers/:target/claim', '/projects/:project/turns/:turn']
+      await until('both to wait', async () => routes.every((route) => small.waiting(route) === 1) || undefined)
       small.stop()
       await small.http.drain(10_000)
       await reader.ended

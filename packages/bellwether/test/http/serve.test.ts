@@ -12,7 +12,7 @@ beforeEach(async () => {
   mkdirSync(join(processes.folder, 'tasks'))
 })
 // Processes start from source, which is slow on a busy machine.
-const timeout = 120_000
+const timeout = 600_000
 afterEach(() => processes.stop())
 
 const out = async (...words: readonly string[]) => {

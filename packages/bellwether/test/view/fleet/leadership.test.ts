@@ -31,7 +31,8 @@ afterEach(async () => {
 
 describe('sensors on one directory', () => {
   it('[V1.1] [V1.2] [V1.3] [V1.7] [V2.2] the first sensor leads and followers scan nothing; a leader that is killed during an audit or frozen is replaced without loss', async () => {
-    const fleet = await fleetOf({ session: 2, audit: 0.4 }, 'a', 'b', 'c')
+    // So long that a busy machine alone replaces no leader.
+    const fleet = await fleetOf({ session: 6, audit: 0.4 }, 'a', 'b', 'c')
     expect(await fleet.leader()).toBe('a')
     await fleet.audited()
     for (const id of ['b', 'c']) {
@@ -69,6 +70,7 @@ describe('sensors on one directory', () => {
 
   it('[V1.4] [V1.6] [V5.1] [V6.8] sensors fill a restarted server again, and replace a session that was ended by force at once', async () => {
     // A regular heartbeat would notice it only after 20 s.
+    // So long that a busy machine alone replaces no leader.
     const fleet = await fleetOf({ session: 60 }, 'a', 'b')
     await fleet.equal()
     const before = (await ofAgent(fleet, 'a'))!.session_id
