@@ -15,17 +15,17 @@ import { runCli, type Cli } from '../support/process.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
 
-/** The guardian waits 3 s for a beat, SIGTERM gets at most 0.75 s, and another worker takes over after 5 s. */
+/** The guardian waits 3 s for a beat, SIGTERM gets at most 0.75 s, and another worker takes over after 5 s. What ends a turn for good is long. */
 const timings: Readonly<Record<string, string>> = {
   WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: '5',
   WORKER__WATCHDOG_INTERVAL_SECONDS: '0.5',
   WORKER__BEAT_SECONDS: '0.5',
   WORKER__POLL_SECONDS: '0.5',
-  WORKER__MAX_DEATHS: '5',
+  WORKER__MAX_DEATHS: '50',
   WORKER__CONCURRENCY: '4',
   PMO__WATCHDOG_INTERVAL_SECONDS: '0.5',
-  PMO__DISPATCHED_TIMEOUT_SECONDS: '30',
-  PMO__ACTIVE_REAP_SECONDS: '30',
+  PMO__DISPATCHED_TIMEOUT_SECONDS: '300',
+  PMO__ACTIVE_REAP_SECONDS: '300',
   DATABASE__POOL_SIZE: '4',
 }
 

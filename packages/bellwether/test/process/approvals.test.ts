@@ -37,6 +37,7 @@ it('up is killed three times while calls wait: an allowed call runs once, a deni
       PATH: `${codingAgentPath}${delimiter}${process.env['PATH']}`,
       BELLWETHER__WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: '5',
       BELLWETHER__WORKER__BEAT_SECONDS: '0.5',
+      BELLWETHER__WORKER__MAX_DEATHS: '50',
     },
   }
   let { cli, facts } = await project.up([], options)

@@ -11,10 +11,11 @@ import { runCli, type Cli } from '../../support/process.js'
 import { until } from '../../support/until.js'
 
 const agents = fileURLToPath(new URL('../../support/agents/model-agents.ts', import.meta.url))
+// So long that a busy machine alone causes no takeover, which would call the model once more.
 const timings = {
-  WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: '2',
+  WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: '6',
   WORKER__WATCHDOG_INTERVAL_SECONDS: '0.3',
-  WORKER__RESUME_LEASE_SECONDS: '2',
+  WORKER__RESUME_LEASE_SECONDS: '6',
   WORKER__BEAT_SECONDS: '0.4',
   WORKER__POLL_SECONDS: '0.3',
   DATABASE__POOL_SIZE: '4',
