@@ -260,6 +260,7 @@ describe('an HTTP tool call to another address', () => {
     'http://2130706433:1/',
     'http://0x7f.1:1/',
     'http://169.254.169.254/latest',
+    'http://168.63.129.16/machine',
     'http://localhost:1/',
   ])('is refused for the private address %s unless allowed', async (url) => {
     expect(await failure(run({ url, allow_private: false }))).toMatchObject({ code: 'address_refused', inDoubt: false })

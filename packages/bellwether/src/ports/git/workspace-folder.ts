@@ -69,7 +69,7 @@ function pointsTo(gitDir: string, worktree: string): boolean {
 }
 
 /** The repository that all worktrees of `top` share. */
-function commonOf(top: string): string {
+export function commonOf(top: string): string {
   const path = join(top, '.git')
   if (statSync(path).isDirectory()) return realpathSync(path)
   const gitDir = resolve(top, /^gitdir: (.+)$/m.exec(readFileSync(path, 'utf8'))?.[1] ?? '.')

@@ -15,6 +15,7 @@ for (const [network, bits] of [
   ['10.0.0.0', 8],
   ['100.64.0.0', 10],
   ['127.0.0.0', 8],
+  ['168.63.129.16', 32], // the metadata service of Azure
   ['169.254.0.0', 16], // link-local, and the metadata service of most clouds
   ['172.16.0.0', 12],
   ['192.0.0.0', 24],

@@ -6,40 +6,76 @@
 import {
   existsSync,
   lchownSync,
+  lstatSync,
   mkdirSync,
   readdirSync,
   readFileSync,
+  realpathSync,
   renameSync,
   rmSync,
   statSync,
   writeFileSync,
 } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { newObjects, removePlanted } from '../../git/adopt.js'
 import { runGit } from '../../git/git.js'
 import { ownerOf } from '../../git/repository.js'
-import { topOf } from '../../git/workspace-folder.js'
 import type { Account } from '../scratch.js'
-import { readOnly, writable, type Mount } from './mounts.js'
+import { readOnly, realOf, writable, type Mount } from './mounts.js'
 
 // Where the objects of the repository are in the sandbox of a worktree.
 const sharedObjects = '/run/bellwether/objects'
 const gitMs = 30_000
 const headMaxBytes = 4_096
+// The configuration of a submodule is the longest.
+const linkMaxBytes = 65_536
 
-/** Mounts below the workspace. `isTask`: the folder is in a worktree that Bellwether made for a task. */
-export async function gitMounts(folder: string, isTask: boolean, account?: Account): Promise<readonly Mount[]> {
-  const top = topOf(folder)
-  if (top === undefined) return []
+interface Repository {
+  readonly gitDir: string
+  /** What all worktrees share. */
+  readonly common: string
+}
+
+/**
+ * Mounts below the workspace. `top`: the folder with `.git`. `repository`: that of the project, if the folder is in a worktree that Bellwether made
+ * for a task, which may commit.
+ */
+export async function gitMounts(top: string, repository?: string, account?: Account): Promise<readonly Mount[]> {
   const link = join(top, '.git')
-  if (statSync(link).isDirectory()) return [readOnly(link)]
-  const target = /^gitdir: (.+)$/m.exec(readFileSync(link, 'utf8'))?.[1]
-  const gitDir = target === undefined ? undefined : resolve(top, target)
-  if (gitDir === undefined || !existsSync(gitDir)) return [readOnly(link)]
-  const shared = join(gitDir, 'commondir')
-  const common = existsSync(shared) ? resolve(gitDir, readFileSync(shared, 'utf8').trim()) : gitDir
-  const parts = isTask ? await taskMounts(top, gitDir, common, account) : []
+  const found = lstatSync(link)
+  if (found.isDirectory()) return [readOnly(link)]
+  // No mount can cover a link: its target would be mounted.
+  if (!found.isFile()) return []
+  const linked = repositoryBehind(link)
+  if (linked === undefined) return [readOnly(link)]
+  const { gitDir, common } = linked
+  const parts = common === repository ? await taskMounts(top, gitDir, common, account) : []
   return [readOnly(common), readOnly(gitDir), ...parts, readOnly(link)]
+}
+
+/**
+ * The repository of a `.git` file. A program may have written the file, to see the folder that it names: so that folder must name the file, too, as
+ * worktrees and submodules do.
+ */
+function repositoryBehind(link: string): Repository | undefined {
+  const gitDir = pathIn(link, /^gitdir: (.+)$/m)
+  if (gitDir === undefined) return undefined
+  const common = pathIn(join(gitDir, 'commondir'), /^(.+)$/m)
+  if (common !== undefined) {
+    const isNamed = pathIn(join(gitDir, 'gitdir'), /^(.+)$/m) === realpathSync(link)
+    const isShared = dirname(dirname(gitDir)) === common && lstatSync(join(common, 'objects')).isDirectory()
+    return isNamed && isShared ? { gitDir, common } : undefined
+  }
+  const workTree = pathIn(join(gitDir, 'config'), /^\s*worktree = (.+)$/m)
+  return workTree === realpathSync(dirname(link)) ? { gitDir, common: gitDir } : undefined
+}
+
+/** The real path that a small file names, relative to its folder; undefined: none exists. */
+function pathIn(file: string, pattern: RegExp): string | undefined {
+  const found = lstatSync(file, { throwIfNoEntry: false })
+  if (found?.isFile() !== true || found.size > linkMaxBytes) return undefined
+  const named = pattern.exec(readFileSync(file, 'utf8'))?.[1]
+  return named === undefined ? undefined : realOf(resolve(dirname(file), named.trim()))
 }
 
 async function taskMounts(top: string, gitDir: string, common: string, account?: Account): Promise<readonly Mount[]> {

@@ -12,10 +12,12 @@ export interface Caller {
 
 const quote = (text: string) => `'${text.replaceAll("'", String.raw`'\''`)}'`
 
+// Until the root changes, an absolute link in the workspace or the home folder would lead a mount, or a new file, out of the new root.
 // Parts of the machine's own mounts keep their flags, which a user namespace may not remove.
 const functions = `set -e
 PATH=$PATH:/usr/sbin:/sbin
-at() { if [ -d "$1" ]; then mkdir -p "$2"; else mkdir -p "$(dirname "$2")"; [ -e "$2" ] || : > "$2"; fi; }
+inside() { case $(realpath -m -- "$1") in "$root"/*) ;; *) echo "sandbox: $1 leads out of the sandbox" >&2; exit 126 ;; esac; }
+at() { inside "$2"; if [ -d "$1" ]; then mkdir -p "$2"; else mkdir -p "$(dirname "$2")"; [ -e "$2" ] || : > "$2"; fi; }
 show() { at "$1" "$root$2"; mount --rbind "$1" "$root$2"; }
 freeze() {
   grep -F " $(echo "$1" | sed 's/ /\\\\040/g')" /proc/self/mountinfo | while read -r _ _ _ _ place flags _; do
@@ -31,7 +33,8 @@ const oneMore = 'echo 1 2> /dev/null > "$root/proc/sys/user/max_user_namespaces"
 function rendered(mount: Mount): string {
   const to = quote(mount.to)
   if (mount.kind === 'link') return `ln -s ${quote(mount.target)} "$root"${to}`
-  if (mount.kind === 'empty') return `mkdir -p "$root"${to}; mount -t tmpfs -o mode=755 tmpfs "$root"${to}`
+  if (mount.kind === 'empty')
+    return `inside "$root"${to}; mkdir -p "$root"${to}; mount -t tmpfs -o mode=755 tmpfs "$root"${to}`
   const shown = `show ${quote(mount.from)} ${to}`
   return mount.kind === 'read' ? `${shown}; freeze "$root"${to}` : shown
 }
@@ -48,7 +51,7 @@ export function namespaces(
     `--bounding-set=-all${keepsFileRights ? ',+chown,+dac_override,+fowner,+fsetid' : ''}`,
   ]
   const own = isRoot ? drop : ['unshare', '--user', `--map-user=${uid}`, `--map-group=${gid}`, ...drop]
-  const script = `${functions}root=$1; shift
+  const script = `${functions}root=$(realpath -- "$1"); shift
 mount --make-rprivate /
 mount -t tmpfs -o mode=755 tmpfs "$root"
 mkdir "$root/.old" "$root/proc" "$root/dev" "$root/dev/shm" "$root/dev/pts"

@@ -36,6 +36,9 @@ it('an address of this machine is one of its loopback, its interfaces, link-loca
     '169.254.169.254',
     'fe80::1',
     '224.0.0.1',
+    'fd00:ec2::254',
+    '168.63.129.16',
+    '100.100.100.200',
   ]
   const mapped = ['::ffff:127.0.0.1', '::ffff:10.0.0.5', '::ffff:7f00:1', '64:ff9b::7f00:1']
   for (const address of [...yes, ...mapped]) expect([address, isOfThisMachine(address, own)]).toEqual([address, true])

@@ -1,6 +1,6 @@
 /**
- * Which addresses a sandboxed program may reach. Pure. Addresses of this machine (loopback, its own interfaces, link-local, multicast) are reachable only if an
- * entry names them.
+ * Which addresses a sandboxed program may reach. Pure. Addresses of this machine (loopback, its own interfaces, link-local, multicast, metadata services of
+ * clouds) are reachable only if an entry names them.
  */
 import { isIP } from 'node:net'
 
@@ -56,10 +56,19 @@ export const loopbackPorts = (network: Network): readonly number[] => [
 
 export const isLoopback = (address: string) => address.startsWith('127.') || address === '::1'
 
+// What clouds tell a machine about itself, with the passwords of its account, beside the link-local address that most of them use.
+const metadataServices: ReadonlySet<string> = new Set([
+  'fd00:ec2::254', // Amazon
+  'fd20:ce::254', // Google
+  '168.63.129.16', // Microsoft
+  '100.100.100.200', // Alibaba
+  '192.0.0.192', // Oracle
+])
+
 /** `own`: the addresses of this machine's interfaces. */
 export function isOfThisMachine(address: string, own: ReadonlySet<string>): boolean {
   const plain = /^::ffff:([\d.]+)$/i.exec(address)?.[1] ?? address.toLowerCase()
-  if (own.has(plain) || isLoopback(plain)) return true
+  if (own.has(plain) || isLoopback(plain) || metadataServices.has(plain)) return true
   if (isIP(plain) === 4) {
     const [first = 0, second = 0] = plain.split('.').map(Number)
     return first === 0 || first >= 224 || (first === 169 && second === 254)

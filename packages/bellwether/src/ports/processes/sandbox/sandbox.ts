@@ -7,16 +7,16 @@ import { execFile } from 'node:child_process'
 import { existsSync, mkdirSync, realpathSync, statSync } from 'node:fs'
 import { Server } from 'node:net'
 import { homedir } from 'node:os'
-import { isAbsolute, join, resolve } from 'node:path'
+import { isAbsolute, join, relative, resolve } from 'node:path'
 import type { Log } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
-import { topOf } from '../../git/workspace-folder.js'
+import { commonOf, topOf } from '../../git/workspace-folder.js'
 import type { RunAs } from '../run-as.js'
 import type { Scratch } from '../scratch.js'
 import { findSandbox, installHint, type Available, type SandboxKind } from './available.js'
 import { gitMounts } from './git-mounts.js'
 import { fillHome, homeMounts, programMounts, type CliHome } from './home.js'
-import { covers, hidden, isReadable, isWithin, readOnly, systemMounts, writable, type Mount } from './mounts.js'
+import { covers, hidden, isReadable, isWithin, readOnly, realOf, systemMounts, writable, type Mount } from './mounts.js'
 import { loopbackPorts, type Network } from './network.js'
 import { openProxy } from './proxy.js'
 
@@ -116,8 +116,12 @@ export function openSandbox(options: SandboxOptions): Sandbox {
     const home = env['HOME'] ?? homedir()
     const path = env['PATH'] ?? ''
     const workspace = realpathSync(request.workspace)
-    const top = topOf(workspace) ?? workspace
-    const isTask = workspace !== realpathSync(root)
+    const project = realpathSync(root)
+    const isTask = workspace !== project
+    // A repository around the home folder holds more than the project: it stays outside.
+    const repository = repositoryAround(workspace, home)
+    const top = repository ?? workspace
+    const shared = isTask && request.commits !== false ? commonAround(project, home) : undefined
     if (isWithin(workspace, home))
       throw new Terminal(`the folder ${workspace} contains the home folder ${home}`, {
         code: 'sandbox_missing',
@@ -138,7 +142,7 @@ export function openSandbox(options: SandboxOptions): Sandbox {
     const named = (list: readonly string[] | undefined, mount: (path: string) => Mount) =>
       (list ?? [])
         .map((name) => expand(name, home, workspace))
-        .filter(existsSync)
+        .filter((path) => existsSync(path) && !isWayOut(path, workspace) && !isWayOut(path, request.workspace))
         .map(mount)
     const shown = [...systemMounts(isRoot), ...homeMounts(ofHome)]
     const programs = [...shown, ...programMounts([command[0] ?? '', process.execPath], path, shown)]
@@ -150,12 +154,13 @@ export function openSandbox(options: SandboxOptions): Sandbox {
       ...named(spec.sandbox_read, (one) => readOnly(one)),
       ...(isTask || top === workspace ? [] : [readOnly(top)]),
       writable(isTask ? top : workspace),
-      ...(await gitMounts(workspace, isTask && request.commits !== false, account)),
+      ...(repository === undefined ? [] : await gitMounts(repository, shared, account)),
       ...named(spec.sandbox_write, (one) => writable(one)),
       // In a worktree they are copies, which take effect only after a merge.
-      ...(isTask ? [] : options.control.map((name) => resolve(workspace, name)).filter(existsSync)).map((one) =>
-        readOnly(one),
-      ),
+      ...(isTask ? [] : options.control)
+        .map((name) => resolve(workspace, name))
+        .filter((path) => existsSync(path) && !isWayOut(path, workspace))
+        .map((path) => readOnly(path)),
     ]
     mounts.push(
       ...options.hidden
@@ -212,6 +217,23 @@ export function openSandbox(options: SandboxOptions): Sandbox {
       }
     },
   }
+}
+
+/** The folder with the repository of a folder; undefined: none, or one that contains the home folder. */
+function repositoryAround(folder: string, home: string): string | undefined {
+  const top = topOf(folder)
+  return top === undefined || isWithin(top, realOf(home) ?? home) ? undefined : top
+}
+
+function commonAround(folder: string, home: string): string | undefined {
+  const top = repositoryAround(folder, home)
+  return top === undefined ? undefined : commonOf(top)
+}
+
+/** Whether a path in the workspace is or passes a link, which a program may have planted there: a mount would show its target. */
+function isWayOut(path: string, workspace: string): boolean {
+  const isInside = isWithin(workspace, path)
+  return isInside && realpathSync(path) !== join(realpathSync(workspace), relative(workspace, path))
 }
 
 /** The settings of git with the name that the account's own git has. Without git or a name, the agent has none either. */
