@@ -98,7 +98,7 @@ describe('the waterfall of a turn', () => {
       () =>
         new Promise<void>((resolve) => {
           const watch = new MutationObserver(() => {
-            if (document.body.textContent?.includes('copied') === true) resolve()
+            if (document.body.textContent.includes('copied')) resolve()
           })
           watch.observe(document.body, { subtree: true, childList: true, characterData: true })
         }),

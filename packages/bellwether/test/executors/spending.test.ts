@@ -9,13 +9,16 @@ import { setSpendingLimits } from '../../src/kernel/verbs/budgets/spending.js'
 import type { AgentFunction } from '../../src/worker/agent.js'
 import { openWorker } from '../../src/worker/worker.js'
 import { headOf, turnRow } from '../support/kernel-rows.js'
-import { project } from '../support/kernel.js'
+import { moveToNoon, project } from '../support/kernel.js'
 import { quietLog } from '../support/quiet-log.js'
 import { turnsDone } from '../support/worker.js'
 import { carriers, openCommandSetup, type CommandSetup } from './command-setup.js'
 
 let b: CommandSetup
-beforeAll(async () => void (b = await openCommandSetup()))
+beforeAll(async () => {
+  b = await openCommandSetup()
+  await moveToNoon(b.t)
+})
 afterAll(() => b.close())
 
 const limit = (agent: string, tokens: number, action: SpendingAction) =>

@@ -19,6 +19,9 @@ it('two PMOs that are killed again and again start one turn per instant, and mis
   onTestFinished(() => rm(cwd, { recursive: true, force: true }))
   const agents = Array.from({ length: schedules }, (_, at) => `agent-${at}`)
   await t.agents(...agents)
+  // Instants are whole minutes: all schedules are defined between the same two.
+  const { seconds } = await t.one<{ seconds: number }>('select extract(second from state.now())::float as seconds')
+  await t.advance(90 - seconds)
   for (const agent of agents) {
     const keys = {
       agent,

@@ -59,6 +59,14 @@ export function kernelPerTest(): TestKernel {
   return t
 }
 
+/** Moves the clock of the database to noon (UTC), so that a test that counts per day never reaches the next one. */
+export async function moveToNoon(t: TestKernel): Promise<void> {
+  const { seconds } = await t.one<{ seconds: number }>(
+    "select extract(epoch from date_trunc('day', state.now()) + interval '36 hours' - state.now())::double precision as seconds",
+  )
+  await t.advance(seconds)
+}
+
 export async function testKernel({ time = 'stepped' }: TestKernelOptions = {}): Promise<TestKernel> {
   const { url, db, drop } = await freshDatabase()
   const rate = time === 'real' ? 1 : steppedRate

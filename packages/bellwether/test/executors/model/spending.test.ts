@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { SpendingAction } from '@bellwether/protocol'
 import { setSpendingLimits, type SpendingLimit } from '../../../src/kernel/verbs/budgets/spending.js'
 import { releaseParked } from '../../../src/kernel/verbs/accounts/accounts.js'
+import { moveToNoon } from '../../support/kernel.js'
 import { headOf, turnRow } from '../../support/kernel-rows.js'
 import { turnsDone } from '../../support/worker.js'
 import { openModelSetup, type ModelSetup } from './model-setup.js'
@@ -12,6 +13,7 @@ let large: string
 let small: string
 beforeAll(async () => {
   b = await openModelSetup()
+  await moveToNoon(b.t)
   const answer = (text: string) => () => ({
     text,
     usage: { inputTokens: 400, outputTokens: 100, cacheReadTokens: 0, cacheWriteTokens: 0 },

@@ -10,7 +10,7 @@ import {
 import type { ClaimedTurn } from '../../../src/kernel/verbs/turn/claim.js'
 import { prune, reclaim } from '../../../src/kernel/verbs/watchdog/watchdog.js'
 import { openDatabase } from '../../../src/ports/database/pool.js'
-import { kernelPerTest, target } from '../../support/kernel.js'
+import { kernelPerTest, moveToNoon, target } from '../../support/kernel.js'
 import { deliverTurn, fullWatchWindow } from '../../support/kernel-turns.js'
 import { silentBell } from '../../support/silent-bell.js'
 
@@ -22,13 +22,7 @@ const setLimits = (limits: readonly SpendingLimit[], action: 'hold' | 'stop_run'
   setSpendingLimits(t.db, limits, { action, timeZone })
 const usedOf = async (limit: string) => (await readSpending(t.db)).find((one) => one.limit === limit)
 
-// The test begins at noon, so that a few seconds never reach the next day.
-beforeEach(async () => {
-  const { seconds } = await t.one<{ seconds: number }>(
-    "select extract(epoch from date_trunc('day', state.now()) + interval '36 hours' - state.now())::double precision as seconds",
-  )
-  await t.advance(seconds)
-})
+beforeEach(() => moveToNoon(t))
 
 async function spender(agentId: string): Promise<ClaimedTurn> {
   await t.agents(agentId)
