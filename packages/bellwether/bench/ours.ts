@@ -12,6 +12,7 @@ import { uuidv7 } from '../src/ports/ids.js'
 import type { TurnContext } from '../src/worker/agent.js'
 import { openTranscriptWriter } from '../src/worker/transcript.js'
 import { runWorker, type RunningWorker } from '../src/worker/loop.js'
+import { pastIds } from './history.js'
 import type { Contender, Ledger } from './measure.js'
 
 export const fleetSize = 20_000
@@ -140,16 +141,15 @@ export async function ours(
       }
     },
     async verify(total) {
-      // Every row that a turn leaves, not one of them alone.
+      // Every row that a turn leaves, not one of them alone. Turns of the history do not count.
+      const recent = (id: string) => `${id} not like '${pastIds}%'`
       const rows = {
         ended: "select count(*) from state.agent_inbox where outcome = 'success' and payload ? 'job'",
-        deliverables:
-          "select count(*) from cards.cards c join cards.box_cards x using (card_id) where c.type = 'task.deliverable' and c.metadata ->> 'history' is null",
-        'task events': "select count(*) from state.events where kind = 'task' and payload ->> 'history' is null",
+        deliverables: `select count(*) from cards.cards c join cards.box_cards x using (card_id) where c.type = 'task.deliverable' and ${recent('c.card_id')}`,
+        'task events': `select count(*) from state.events where kind = 'task' and ${recent('agent_turn_id')}`,
         // Dispatched, running and idle.
-        'state events':
-          "select count(*) / 3 as count from state.events where kind = 'state' and payload ->> 'history' is null",
-        edges: "select count(*) from state.execution_edges where primitive = 'enqueue' and correlation_id is null",
+        'state events': `select count(*) / 3 as count from state.events where kind = 'state' and ${recent('agent_turn_id')}`,
+        edges: `select count(*) from state.execution_edges where primitive = 'enqueue' and ${recent('target_agent_turn_id')}`,
       }
       for (const [what, text] of Object.entries(rows)) {
         const found = await count(text)
