@@ -82,7 +82,10 @@ const borrowedBox: Story = {
 const claimsWhileLeasing = race(
   ['client1', 'client2', 'worker'],
   async () => ({
-    client1: (_, kernel) => kernel.enqueue({ projectId: project, agentId: 'ann' }),
+    async client1(_, kernel) {
+      // The second one is queued, and locks the head while the first one waits for the worker.
+      for (let turn = 1; turn <= 2; turn += 1) await kernel.enqueue({ projectId: project, agentId: 'ann' })
+    },
     client2: (_, kernel) => kernel.enqueue({ projectId: project, agentId: 'bob' }),
     async worker(fibre, kernel) {
       for (let round = 1; round <= 6; round += 1) {

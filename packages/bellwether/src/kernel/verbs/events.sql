@@ -7,12 +7,15 @@
 create or replace function state.register_outbox_writer() returns trigger language plpgsql as $$
 declare
   v_last bigint;
+  v_locked boolean;
+  v_writer text;
 begin
   if current_setting('bellwether.outbox_writer', true) is distinct from pg_current_xact_id()::text then
     v_last := coalesce(pg_sequence_last_value('state.events_event_id_seq'), 0);
-    -- The upper half of the first key is 'bw', which no other lock of this database uses; 47 bits hold the id.
-    perform pg_advisory_xact_lock_shared(1651965952 + (v_last >> 31)::int, (v_last & 2147483647)::int),
-      set_config('bellwether.outbox_writer', pg_current_xact_id()::text, true);
+    -- The upper half of the first key is 'bw', which no other lock of this database uses; 47 bits hold the id. Both are
+    -- expressions, because a statement would cost as much as the insert.
+    v_locked := pg_advisory_xact_lock_shared(1651965952 + (v_last >> 31)::int, (v_last & 2147483647)::int) is null;
+    v_writer := set_config('bellwether.outbox_writer', pg_current_xact_id()::text, true);
   end if;
   return null;
 end $$;

@@ -54,6 +54,11 @@ create or replace function state.claim_position(p_target text) returns text lang
   select coalesce(nullif(current_setting('bellwether.claim_' || md5(p_target), true), ''), '0 {}')
 $$;
 
+create or replace function state.set_claim_position(p_target text, p_from text, p_also text) returns text
+language sql volatile as $$
+  select set_config('bellwether.claim_' || md5(p_target), p_from || ' {' || p_also || '}', false)
+$$;
+
 -- Saves the position of the next claim and returns whether pending rows are left. A rollback reverts it.
 create or replace function state.save_claim_position(p_target text, p_from xid8, p_also xid8[]) returns boolean
 language plpgsql as $$
@@ -63,9 +68,10 @@ declare
   v_position text;
 begin
   -- One statement, so that the rows and the open transactions are of one snapshot.
-  select s.first_xid is not null or s.also_left <> '{}', f.from_xid || ' ' || array(
-      select x from (select unnest(s.also_left) union select pg_snapshot_xip(s.snapshot) union select '0'::xid8
-        union select pg_current_xact_id_if_assigned()) o (x) where x < f.from_xid order by x)::text
+  select s.first_xid is not null or s.also_left <> '{}', state.set_claim_position(p_target, f.from_xid::text,
+      array_to_string(array(
+        select x from (select unnest(s.also_left) union select pg_snapshot_xip(s.snapshot) union select '0'::xid8
+          union select pg_current_xact_id_if_assigned()) o (x) where x < f.from_xid order by x), ','))
     into v_left, v_position
   from (
     select pg_current_snapshot() as snapshot, (
@@ -76,6 +82,5 @@ begin
         where q.worker_target = p_target and q.status = 'pending' and q.pending_xid = x offset 0)) as also_left
     offset 0) s
   cross join lateral (select least(s.first_xid, pg_snapshot_xmax(s.snapshot)) as from_xid offset 0) f;
-  perform set_config('bellwether.claim_' || md5(p_target), v_position, false);
   return v_left;
 end $$;

@@ -22,59 +22,67 @@ declare
   v_queue_tids tid[];
   v_head_tids tid[];
   v_others text[];
-  v_taken int;
-  v_max int := p_max;
+  v_taken int := 0;
   v_slots int;
   v_running int;
   v_deaths int;
   v_deaths_of int[];
   v_fits int := 0;
-  v_position text;
-  v_from xid8;
-  v_also xid8[];
-  v_left boolean;
+  v_shared boolean;
+  v_skipped boolean;
+  v_snapshot text[];
+  -- Most claims find few rows: the first look takes at most 16 and tells whether a head was skipped. If so, or if there
+  -- may be more rows, the second look takes them all.
+  v_first boolean := true;
+  v_max int := least(p_max, 16);
+  v_position text := state.claim_position(p_target);
+  v_from xid8 := split_part(v_position, ' ', 1)::xid8;
+  v_also xid8[] := split_part(v_position, ' ', 2)::xid8[];
+  v_left boolean := false;
+  v_note text;
 begin
-  -- Rare: the index is empty unless a worker died.
-  if exists (select from state.agent_state_head h where h.worker_target = p_target and h.shared_deaths > 0) then
+  loop
+    select coalesce(array_agg(l.inbox_id), '{}'), array_agg(l.queue_tid), array_agg(l.head_tid),
+      array_agg(l.shared_deaths), coalesce(bool_or(l.head_tid is null), false),
+      string_to_array(pg_current_snapshot()::text, ':'),
+      -- Rare: the index is empty unless a worker died.
+      exists (select from state.agent_state_head h where h.worker_target = p_target and h.shared_deaths > 0)
+    into v_seen, v_queue_tids, v_head_tids, v_deaths_of, v_skipped, v_snapshot, v_shared from (
+      select q.inbox_id, q.tid as queue_tid, h.tid as head_tid, h.shared_deaths from (
+        select * from (
+          select q.project_id, q.agent_id, q.inbox_id, q.ctid as tid from state.queue q
+          where q.worker_target = p_target and q.status = 'pending' and q.pending_xid = any (v_also)
+            and (p_project is null or q.project_id = p_project)
+          order by q.pending_xid, q.created_at, q.inbox_id) also
+        union all
+        select * from (
+          select q.project_id, q.agent_id, q.inbox_id, q.ctid as tid from state.queue q
+          where q.worker_target = p_target and q.status = 'pending' and q.pending_xid >= v_from
+            and (p_project is null or q.project_id = p_project)
+          order by q.pending_xid, q.created_at, q.inbox_id) later) q
+      left join lateral (
+        select h.ctid as tid, h.shared_deaths from state.agent_state_head h
+        where h.project_id = q.project_id and h.agent_id = q.agent_id
+        order by h.epoch_group desc limit 1 for no key update skip locked) h on true
+      where v_first or h.tid is not null
+      limit v_max) l;
+    exit when not v_first or not v_skipped and (cardinality(v_seen) < v_max or v_max = p_max);
+    v_first := false;
+    v_max := p_max;
+  end loop;
+  v_now := state.now();
+
+  if v_shared then
     select count(*), coalesce(max(h.shared_deaths), 0) into v_running, v_deaths
     from state.agent_state_head h cross join lateral state.turn_row(h.active_agent_turn_id) i
     where h.awake and h.worker_target = p_target and h.status = 'running' and i.status = 'processing'
       and i.claimed_by = p_worker;
     v_slots := greatest(v_running + p_max, (select w.concurrency from state.workers w where w.worker_id = p_worker));
-    v_max := least(p_max, state.slots_beside(v_slots, v_deaths) - v_running);
-    if v_max <= 0 then
+    if v_running >= state.slots_beside(v_slots, v_deaths) then
       what := 'held_back';
       return next;
       return;
     end if;
-  end if;
-
-  v_position := state.claim_position(p_target);
-  v_from := split_part(v_position, ' ', 1)::xid8;
-  v_also := split_part(v_position, ' ', 2)::xid8[];
-  select coalesce(array_agg(l.inbox_id), '{}'), array_agg(l.queue_tid), array_agg(l.head_tid),
-    array_agg(l.shared_deaths)
-  into v_seen, v_queue_tids, v_head_tids, v_deaths_of from (
-    select q.inbox_id, q.tid as queue_tid, h.tid as head_tid, h.shared_deaths from (
-      select * from (
-        select q.project_id, q.agent_id, q.inbox_id, q.ctid as tid from state.queue q
-        where q.worker_target = p_target and q.status = 'pending' and q.pending_xid = any (v_also)
-          and (p_project is null or q.project_id = p_project)
-        order by q.pending_xid, q.created_at, q.inbox_id) also
-      union all
-      select * from (
-        select q.project_id, q.agent_id, q.inbox_id, q.ctid as tid from state.queue q
-        where q.worker_target = p_target and q.status = 'pending' and q.pending_xid >= v_from
-          and (p_project is null or q.project_id = p_project)
-        order by q.pending_xid, q.created_at, q.inbox_id) later) q
-    cross join lateral (
-      select h.ctid as tid, h.shared_deaths from state.agent_state_head h
-      where h.project_id = q.project_id and h.agent_id = q.agent_id
-      order by h.epoch_group desc limit 1 for no key update skip locked) h
-    limit v_max) l;
-  v_now := state.now();
-
-  if v_slots is not null and v_seen <> '{}' then
     -- The oldest rows that fit together; later rows do not overtake a turn that waits for room.
     while v_fits < cardinality(v_seen) loop
       v_deaths := greatest(v_deaths, v_deaths_of[v_fits + 1]);
@@ -154,11 +162,23 @@ begin
       end if;
     end if;
 
-    update state.workers w set last_claim_at = v_now, seen_at = v_now
-    where w.worker_id = p_worker and (w.last_claim_at is null or w.last_claim_at < v_now - interval '500 milliseconds');
+    -- When the worker last claimed something, within a second: the session remembers the half second of its last note.
+    v_note := p_worker || ' ' || floor(extract(epoch from v_now) * 2);
+    if current_setting('bellwether.last_claim', true) is distinct from v_note then
+      update state.workers w set last_claim_at = v_now, seen_at = v_now where w.worker_id = p_worker
+        and (w.last_claim_at is null or w.last_claim_at < v_now - interval '500 milliseconds');
+      v_note := set_config('bellwether.last_claim', v_note, false);
+    end if;
   end if;
 
-  v_left := state.save_claim_position(p_target, v_from, v_also);
+  if v_first and not v_shared and cardinality(v_seen) < v_max and v_taken = cardinality(v_seen) and p_project is null then
+    -- The look saw every pending row, and all of them are taken: later ones are of transactions that were open at the
+    -- look, or began after it.
+    v_position := state.set_claim_position(p_target, v_snapshot[2], concat_ws(',', '0', nullif(v_snapshot[3], ''),
+      pg_current_xact_id_if_assigned()));
+  else
+    v_left := state.save_claim_position(p_target, v_from, v_also);
+  end if;
   if v_left and what is distinct from 'held_back' and exists (
     select from state.queue q cross join lateral state.head(q.project_id, q.agent_id) h
     where q.worker_target = p_target and q.status = 'pending'
