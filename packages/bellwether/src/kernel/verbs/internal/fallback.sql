@@ -17,8 +17,6 @@ declare
   v_last_text text;
   v_received int;
   v_results jsonb;
-  v_reason text := left(coalesce(p_ending.reason, p_ending.content ->> 'text', p_ending.error, p_ending.outcome), 2000);
-  v_text text;
 begin
   select i.started_at is not null into v_started from state.turn_row(p_ending.agent_turn_id) i;
 
@@ -27,7 +25,7 @@ begin
       select x.position, c.card_id, c.type, c.metadata ->> 'agent_turn_id' as agent_turn_id
       from (select * from cards.box_cards x where x.box_id = p_output_box_id
         order by x.position desc limit c_cards) x
-      join cards.cards c on c.card_id = x.card_id
+      cross join lateral (select * from cards.cards c where c.card_id = x.card_id offset 0) c
     ), written as materialized (
       select n.* from newest n where n.type <> 'task.deliverable' and n.position > coalesce((
         select max(d.position) from newest d where d.type = 'task.deliverable'
@@ -57,24 +55,72 @@ begin
     cross join lateral (select case when r.place <= c_results then (c.content -> 'result')::text end as words) t;
   end if;
 
-  v_text := concat_ws(e'\n\n',
-    case when p_ending.force_reason is not null then 'The watchdog ended this turn (' || p_ending.error || '): '
-      when v_started then 'Stopped by ' || p_ending.ended_by || ': '
-      else 'Cancelled before it started, by ' || p_ending.ended_by || ': ' end || v_reason,
-    'The work so far:' || e'\n\n' || v_last_text,
-    'Tool results: ' || (select string_agg((r ->> 'tool_name') || ' (' || (r ->> 'status') || ')', ', ')
-      from jsonb_array_elements(v_results) r));
+  return state.fallback_content(p_ending, p_output_box_id, v_started, v_cards, v_last_text,
+    v_results, v_received, v_seen = c_cards and v_cards = v_seen or v_received > c_results);
+end $$;
 
-  return coalesce(p_ending.content, jsonb_build_object('text', v_text, 'status', p_ending.outcome,
-      'error', p_ending.error))
+-- The card of a fallback, from what the kernel has found. An expression without a query, so that the server inlines it:
+-- a sweep that ends a thousand turns without work calls no function per turn.
+create or replace function state.fallback_content(p_ending state.ending, p_output_box_id text, p_started boolean,
+  p_cards int, p_last_text text, p_results jsonb, p_received int, p_truncated boolean)
+returns jsonb language sql stable as $$
+  select coalesce((p_ending).content, jsonb_build_object('text', concat_ws(e'\n\n',
+        case when (p_ending).force_reason is not null then 'The watchdog ended this turn (' || (p_ending).error || '): '
+          when p_started then 'Stopped by ' || (p_ending).ended_by || ': '
+          else 'Cancelled before it started, by ' || (p_ending).ended_by || ': ' end
+          || state.fallback_reason(p_ending),
+        'The work so far:' || e'\n\n' || p_last_text,
+        case when p_results is not null then 'Tool results: ' || state.result_names(p_results) end),
+      'status', (p_ending).outcome, 'error', (p_ending).error))
     || jsonb_build_object('fallback', jsonb_build_object(
-      'code', coalesce(p_ending.error, p_ending.outcome), 'ended_by', p_ending.ended_by, 'reason', v_reason,
-      'started', coalesce(v_started, false), 'cards', coalesce(v_cards, 0),
-      -- What a worker delivers is often its newest text.
-      'last_text', case when v_last_text <> right(p_ending.content ->> 'text', c_text_chars) is not false
-        then v_last_text end,
-      'tool_results', coalesce(v_results, '[]'), 'tool_results_received', coalesce(v_received, 0),
-      'truncated', coalesce(v_seen = c_cards and v_cards = v_seen or v_received > c_results, false),
-      'output_box_id', p_output_box_id)
-      || case when p_ending.error = 'budget_exceeded' then state.stopped_by(p_ending.agent_turn_id) else '{}' end);
+      'code', coalesce((p_ending).error, (p_ending).outcome), 'ended_by', (p_ending).ended_by,
+      'reason', state.fallback_reason(p_ending), 'started', coalesce(p_started, false), 'cards', coalesce(p_cards, 0),
+      -- What a worker delivers is often its newest text, which state.fallback cuts to its last 8,000 characters.
+      'last_text', case when p_last_text <> right((p_ending).content ->> 'text', 8000) is not false
+        then p_last_text end,
+      'tool_results', coalesce(p_results, '[]'), 'tool_results_received', coalesce(p_received, 0),
+      'truncated', coalesce(p_truncated, false), 'output_box_id', p_output_box_id)
+      || case when (p_ending).error = 'budget_exceeded' then state.stopped_by((p_ending).agent_turn_id) else '{}' end)
+$$;
+
+create or replace function state.fallback_reason(p_ending state.ending) returns text language sql immutable as $$
+  select left(coalesce((p_ending).reason, (p_ending).content ->> 'text', (p_ending).error, (p_ending).outcome), 2000)
+$$;
+
+create or replace function state.result_names(p_results jsonb) returns text language sql immutable as $$
+  select string_agg((r ->> 'tool_name') || ' (' || (r ->> 'status') || ')', ', ') from jsonb_array_elements(p_results) r
+$$;
+
+-- The endings, with a fallback as the content of each one that is not a success. Most turns that a watchdog ends left no
+-- work: the newest card of the turn's box is the deliverable of an earlier turn, or there is none, and no receipt names
+-- the turn. This is found for all of them in one query, because state.fallback costs as much as the rest of an ending.
+create or replace function state.with_fallbacks(p_endings state.ending[]) returns state.ending[]
+language plpgsql stable as $$
+#variable_conflict use_column
+begin
+  return array(
+    select row(e.project_id, e.agent_id, e.agent_turn_id, e.bump_epoch, e.outcome, e.error, e.card_id,
+      case when e.outcome = 'success' then e.content
+        when w.without then state.fallback_content(g.ending, b.output_box_id, i.started_at is not null, null, null, null,
+          null, null)
+        else state.fallback(g.ending, b.output_box_id) end,
+      e.force_reason, e.was_suspended, e.holds, e.ended_by, e.reason, e.head_tid)::state.ending
+    from unnest(p_endings) with ordinality e
+    cross join lateral (select row(e.project_id, e.agent_id, e.agent_turn_id, e.bump_epoch, e.outcome, e.error,
+      e.card_id, e.content, e.force_reason, e.was_suspended, e.holds, e.ended_by, e.reason, null)::state.ending
+      as ending) g
+    left join lateral state.head(e.project_id, e.agent_id) h on true
+    left join lateral state.turn_row(e.agent_turn_id) i on true
+    cross join lateral (select coalesce(case when h.active_agent_turn_id is distinct from e.agent_turn_id
+      then i.payload ->> 'output_box_id' end, h.output_box_id) as output_box_id) b
+    cross join lateral (select not exists (
+        select from (select * from cards.box_cards x where x.box_id = b.output_box_id
+          order by x.position desc limit 1) x
+        cross join lateral (select * from cards.cards c where c.card_id = x.card_id offset 0) c
+        -- A turn that is cancelled in the queue writes its deliverable while another turn of the agent runs.
+        where c.type <> 'task.deliverable' or exists (select from state.turn_row(c.metadata ->> 'agent_turn_id') d
+          where d.status = 'cancelled'))
+      and not exists (select from state.agent_inbox r where r.agent_turn_id = e.agent_turn_id
+        and r.message_type in ('tool_result', 'timeout') offset 0) as without) w
+    order by e.ordinality);
 end $$;

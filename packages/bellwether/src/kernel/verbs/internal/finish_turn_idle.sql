@@ -15,10 +15,12 @@ declare
   v_next boolean;
   v_moved boolean;
   v_forced boolean;
+  v_failed boolean;
   v_terminations state.force_terminations[];
 begin
   select array_agg(e.agent_turn_id) filter (where e.was_suspended), array_agg(e.agent_turn_id) filter (where e.holds),
-    bool_or(e.force_reason is not null) into v_suspended, v_holding, v_forced from unnest(p_endings) e;
+    bool_or(e.force_reason is not null), bool_or(e.outcome <> 'success')
+  into v_suspended, v_holding, v_forced, v_failed from unnest(p_endings) e;
   -- The waits and receipts of a suspended turn are dropped.
   if v_suspended is not null then
     update state.agent_inbox i set status = 'skipped', processed_at = v_now
@@ -33,6 +35,9 @@ begin
   -- Cancels the turn's batches and settles its budget (hazards 17 and 18).
   if v_holding is not null then
     perform state.settle_holdings(v_holding);
+  end if;
+  if v_failed then
+    p_endings := state.with_fallbacks(p_endings);
   end if;
 
   with ended as materialized (
@@ -52,9 +57,7 @@ begin
       where i.agent_turn_id = e.agent_turn_id and i.message_type in ('turn', 'ui_action') offset 0) i on true
   ), card as (
     insert into cards.cards (card_id, project_id, type, role, content, metadata, created_at)
-    select card_id, project_id, 'task.deliverable', 'assistant', case when outcome = 'success' then content
-        else state.fallback(row(project_id, agent_id, agent_turn_id, bump_epoch, outcome, error, card_id, content,
-          force_reason, was_suspended, holds, ended_by, reason, null)::state.ending, output_box_id) end,
+    select card_id, project_id, 'task.deliverable', 'assistant', content,
       case when outcome = 'success'
         then jsonb_build_object('agent_id', agent_id, 'agent_turn_id', agent_turn_id, 'status', outcome)
         else jsonb_build_object('agent_id', agent_id, 'agent_turn_id', agent_turn_id, 'status', outcome,

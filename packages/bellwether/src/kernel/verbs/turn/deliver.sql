@@ -27,6 +27,9 @@ begin
     where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
       and (h.status = 'running' or (h.status = 'suspended' and h.waiting_tool_count = 0))
       and (x.status <> 'success' or h.context_box_id is null
+        -- Most boxes ask for no fields: the lookup is cheaper than the call.
+        or not exists (select from cards.boxes b
+          where b.box_id = h.context_box_id and b.result_fields_card_id is not null offset 0)
         or state.missing_fields(h.context_box_id, x.content) is null));
   -- A turn that is in the batch twice ends once.
   if (select count(distinct t) from unnest(v_heads) t) < cardinality(v_heads) then

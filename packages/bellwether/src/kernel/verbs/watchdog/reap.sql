@@ -9,7 +9,6 @@ returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := state.now();
-  v_ended text[];
   v_overdue state.overdue[];
   v_endings state.ending[];
   v_one state.ending;
@@ -18,33 +17,31 @@ begin
   v_overdue := array(select o from state.overdue(v_now, p_settings, cardinality(p_card_ids)) o);
   if v_overdue = '{}' then return; end if;
 
-  v_endings := array(
-    select row(l.project_id, l.agent_id, l.agent_turn_id, true, l.outcome, l.error,
-      p_card_ids[row_number() over (order by l.project_id, l.agent_id)], null, l.error, l.status = 'suspended', l.holds,
+  select array_agg(row(l.project_id, l.agent_id, l.agent_turn_id, true, l.outcome, l.error,
+      p_card_ids[l.place], null, l.error, l.status = 'suspended', l.holds,
       'watchdog', case l.error
         when 'turn_deadline' then 'the turn reached its deadline'
         when 'dispatch_timeout' then 'no worker started the turn in time'
         when 'timeout_reaped_by_watchdog' then 'its worker stopped sending beats, and no worker took the turn over'
         when 'max_deaths' then 'its workers died while they ran it, as often as worker.max_deaths allows'
         when 'suspended_unresumable' then 'it waited for results that did not arrive'
-        end, null)::state.ending
-    from (
-      select o.*, h.holds from unnest(v_overdue) o
+        end, null)::state.ending), array_agg(l.overdue)
+  into v_endings, v_overdue from (
+    select l.*, row_number() over (order by l.project_id, l.agent_id) as place from (
+      select o.*, o as overdue, h.holds from unnest(v_overdue) o
       join state.agent_state_head h on h.project_id = o.project_id and h.agent_id = o.agent_id
       where h.active_agent_turn_id = o.agent_turn_id and h.turn_epoch = o.turn_epoch and h.status = o.status
         and h.updated_at = o.updated_at
       order by h.project_id, h.agent_id
-      for no key update of h skip locked) l);
-  if v_endings = '{}' then return; end if;
-  -- An array, so that the lookup is hashed: joining the two lists row by row would cost the square of their length.
-  v_ended := array(select e.agent_turn_id from unnest(v_endings) e);
+      for no key update of h skip locked) l) l;
+  if v_endings is null then return; end if;
 
   insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after,
     created_at)
   select 'reap', o.project_id, o.agent_id, o.agent_turn_id, o.turn_epoch + 1, o.error,
     jsonb_build_object('status', o.status, 'turn_epoch', o.turn_epoch, 'updated_at', o.updated_at),
     jsonb_build_object('status', 'idle', 'turn_epoch', o.turn_epoch + 1, 'outcome', o.outcome), v_now
-  from unnest(v_overdue) o where o.agent_turn_id = any (v_ended);
+  from unnest(v_overdue) o;
 
   begin
     return query select * from state.finish_turn_idle(v_endings);
