@@ -91,9 +91,9 @@ create or replace function state.result_names(p_results jsonb) returns text lang
   select string_agg((r ->> 'tool_name') || ' (' || (r ->> 'status') || ')', ', ') from jsonb_array_elements(p_results) r
 $$;
 
--- The endings, with a fallback as the content of each one that is not a success. Most turns that a watchdog ends left no
--- work: the newest card of the turn's box is the deliverable of an earlier turn, or there is none, and no receipt names
--- the turn. This is found for all of them in one query, because state.fallback costs as much as the rest of an ending.
+-- The endings, with a fallback as the content of each one that is not a success. Most turns that a watchdog ends left
+-- no work: the newest card of the turn's box is the deliverable of an earlier turn, or there is none, and no receipt
+-- names the turn. One query finds all of them, because state.fallback costs as much as the rest of an ending.
 create or replace function state.with_fallbacks(p_endings state.ending[]) returns state.ending[]
 language plpgsql stable as $$
 #variable_conflict use_column
@@ -101,8 +101,8 @@ begin
   return array(
     select row(e.project_id, e.agent_id, e.agent_turn_id, e.bump_epoch, e.outcome, e.error, e.card_id,
       case when e.outcome = 'success' then e.content
-        when w.without then state.fallback_content(g.ending, b.output_box_id, i.started_at is not null, null, null, null,
-          null, null)
+        when w.without then state.fallback_content(g.ending, b.output_box_id, i.started_at is not null, null, null,
+          null, null, null)
         else state.fallback(g.ending, b.output_box_id) end,
       e.force_reason, e.was_suspended, e.holds, e.ended_by, e.reason, e.head_tid)::state.ending
     from unnest(p_endings) with ordinality e

@@ -171,7 +171,8 @@ begin
     end if;
   end if;
 
-  if v_first and not v_shared and cardinality(v_seen) < v_max and v_taken = cardinality(v_seen) and p_project is null then
+  if v_first and not v_shared and cardinality(v_seen) < v_max and v_taken = cardinality(v_seen) and p_project is null
+  then
     -- The look saw every pending row, and all of them are taken: later ones are of transactions that were open at the
     -- look, or began after it.
     v_position := state.set_claim_position(p_target, v_snapshot[2], concat_ws(',', '0', nullif(v_snapshot[3], ''),

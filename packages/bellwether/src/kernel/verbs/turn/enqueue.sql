@@ -164,7 +164,7 @@ begin
       select json_agg(json_build_object('project_id', x.project_id, 'box_id', x.box -> 'box_id', 'kind', 'context',
         'cards', x.box -> 'cards'))
       from unnest(v_items) x where x.box is not null
-        -- Usually all are new. The server compares a value with each element of an array that is no constant.
+        -- Usually all are new. The server compares a value with every element of an array variable.
         and (cardinality(v_new) = cardinality(v_items) or x.inbox_id = any (v_new))));
   end if;
 
