@@ -92,10 +92,16 @@ const fixed = `export const total = (basket) => basket.reduce((cents, { price, c
 
 describe.each(presets)('a newcomer with %s', (preset) => {
   let person: Newcomer
+  /** Whether this machine has a sandbox for checks. */
+  let isSandboxed = false
   beforeAll(async () => {
     person = await newcomer(preset)
   })
-  afterAll(() => person?.close())
+  afterAll(async () => {
+    // The server ends with the tests.
+    await tab.page.goto('about:blank')
+    await person?.close()
+  })
 
   it('gets an accepted change with the defaults, and learns from a rejected one why and what to do, by the command line alone', () => {
     const { type, file } = person
@@ -123,6 +129,7 @@ describe.each(presets)('a newcomer with %s', (preset) => {
       / {2}bellwether task retry T-2 +coder tries again now, and gets what failed/,
     ])
       expect(out).toMatch(part)
+    isSandboxed = out.includes('It ran in a sandbox')
     // One command says all of it.
     expect(person.steps()).toEqual(['task watch T-2'])
     expect(type('task', 'show', 'T-2').out).toContain('SyntaxError: ')
@@ -160,6 +167,7 @@ describe.each(presets)('a newcomer with %s', (preset) => {
     const card = page.getByRole('article', { name: 'Add another discount' })
     const output = card.getByRole('group', { name: 'Output of check "tests"' })
     await output.getByText('SyntaxError: ').waitFor()
+    if (isSandboxed) await card.getByText('add "sandbox": "none" to check "tests" in config/').waitFor()
     await card.getByRole('heading', { name: 'What the agent reported' }).waitFor()
     const diff = card.getByRole('group', { name: 'Diff', exact: true })
     await diff.getByText(`+total.mjs, by ${preset}`).waitFor()
@@ -175,8 +183,6 @@ describe.each(presets)('a newcomer with %s', (preset) => {
     await button.click()
     await page.getByText('Nothing needs you').waitFor()
     expect(tab.errors(/status of 400/)).toEqual([])
-    // The server ends with the test.
-    await page.goto('about:blank')
   })
 })
 

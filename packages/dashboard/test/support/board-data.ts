@@ -144,6 +144,7 @@ function judged(status: string, say: Say): Pick<TaskDetail, 'result' | 'failure'
                 output: say(
                   'ok 1 - total\nok 2 - basket\nnot ok 3 - login\n  expected: 797\n  actual: 297\n# tests 3\n# fail 1',
                 ),
+                note: 'It ran in a sandbox. If it needs the home folder, add "sandbox": "none" to the check.',
               },
             ],
           },

@@ -113,6 +113,7 @@ const failedCheck = z.object({
   exitCode: z.number().nullable(),
   durationMs: z.number(),
   output: z.string().describe('the last lines that it printed'),
+  note: z.string().nullable().describe('that it ran in a sandbox, and how it runs without one; null: it ran as it is'),
 })
 export type FailedCheck = z.output<typeof failedCheck>
 

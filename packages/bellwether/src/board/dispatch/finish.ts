@@ -45,6 +45,6 @@ export async function finishChecked(
   })
   throw new InvalidInput(`Cannot finish task "${taskId}": ${reasons.join('; ')}.`, {
     code: 'incomplete_output',
-    hint: `Fix that, or skip the checks with bellwether task done ${taskId} --unchecked.`,
+    hint: `${checks.flatMap(({ note }) => (note === null ? [] : [`${note} `])).join('')}Fix that, or skip the checks with bellwether task done ${taskId} --unchecked.`,
   })
 }

@@ -31,6 +31,8 @@ export type VerifyCommand = ValueOf<typeof verifyShape> & {
   readonly timeoutSec: number
   /** The name of the check that defines it. */
   readonly check?: string
+  /** The task defines it, not the policy. */
+  readonly isOwn?: boolean
 }
 
 /** A check that tasks select by name. Only the policy file says what it runs. */

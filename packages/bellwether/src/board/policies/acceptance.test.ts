@@ -75,8 +75,8 @@ describe('acceptance', () => {
   it('all verify commands must run and pass in time', () => {
     const checked = task({ verify: ['npm test', { command: ['make', 'lint'], timeoutSec: 5 }] })
     expect(commandsFor(policy, checked)).toEqual([
-      { command: 'npm test', timeoutSec: 120 },
-      { command: ['make', 'lint'], timeoutSec: 5 },
+      { command: 'npm test', timeoutSec: 120, isOwn: true },
+      { command: ['make', 'lint'], timeoutSec: 5, isOwn: true },
     ])
     expect(judge({}, [], [passed, passed], { task: checked }).verdict).toBe('done')
     const cases: readonly [CommandResult | undefined, string][] = [
@@ -92,6 +92,29 @@ describe('acceptance', () => {
         verdict: 'incomplete_output',
         reasons: [expect.stringContaining(reason)],
       })
+  })
+
+  it('a command that failed in a sandbox says so, and how it runs without one', () => {
+    const file = 'config/acceptance-policy.json'
+    const strict: AcceptancePolicy = {
+      ...policy,
+      default: { ...policy.default, commands: [{ command: 'make' }] },
+      checks: { unit: { command: 'npm test' } },
+    }
+    const checked = task({ checks: ['unit'], verify: ['docker ps'] })
+    const noteOf = (before: number, isSandboxed: boolean) => {
+      const failed = { ...passed, exitCode: 1, isSandboxed }
+      const judgement = judge({}, [], [...Array(before).fill(passed), failed], { policy: strict, task: checked })
+      return judgement.verdict === 'incomplete_output' ? judgement.problems.checks[0]!.note : 'accepted'
+    }
+    const sandbox =
+      'It ran in a sandbox, without Docker, the ports of this machine and the home folder. If it needs them, '
+    expect([0, 1, 2].map((before) => noteOf(before, true))).toEqual([
+      `${sandbox}add "sandbox": "none" to this command in ${file}.`,
+      `${sandbox}add "sandbox": "none" to check "unit" in ${file}.`,
+      `${sandbox}define it under "checks" in ${file} with "sandbox": "none", and select it by its name (--check).`,
+    ])
+    expect(noteOf(1, false)).toBeNull()
   })
 
   it('commands of a deliverable never run, and invalid commands of a task fail acceptance', () => {

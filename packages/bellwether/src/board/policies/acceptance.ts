@@ -156,7 +156,8 @@ export function commandsFor(policy: AcceptancePolicy, task: Task): readonly Veri
     const { description: _about, ...command } = known
     return [{ ...command, check }]
   })
-  const all = [...requirementsFor(policy, roleOf(task)).commands, ...checks, ...ownCommands(task).commands]
+  const own = ownCommands(task).commands.map((one) => ({ ...one, isOwn: true }))
+  const all = [...requirementsFor(policy, roleOf(task)).commands, ...checks, ...own]
   return all.map((one) => ({ ...one, timeoutSec: one.timeoutSec ?? policy.commandTimeoutSec }))
 }
 
@@ -288,9 +289,22 @@ function weighCommands(
     else {
       const { exitCode, durationMs, output } = result
       failures.push(`verify command ${howFailed(result)}: ${command}`)
-      failedChecks.push({ check: command, problem: howFailed(result), exitCode, durationMs, output })
+      const note = result.isSandboxed === true ? sandboxNote(one) : null
+      failedChecks.push({ check: command, problem: howFailed(result), exitCode, durationMs, output, note })
     }
   })
+}
+
+/** What a command in the sandbox did not have, and how it runs without one. */
+function sandboxNote({ check, isOwn }: VerifyCommand): string {
+  const none = '"sandbox": "none"'
+  const remedy =
+    check !== undefined
+      ? `add ${none} to check "${check}" in ${acceptanceFile.path}`
+      : isOwn === true
+        ? `define it under "checks" in ${acceptanceFile.path} with ${none}, and select it by its name (--check)`
+        : `add ${none} to this command in ${acceptanceFile.path}`
+  return `It ran in a sandbox, without Docker, the ports of this machine and the home folder. If it needs them, ${remedy}.`
 }
 
 export function howFailed(result: CommandResult): string {

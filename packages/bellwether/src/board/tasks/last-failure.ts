@@ -4,7 +4,7 @@
  */
 import { reasonInWords } from '@bellwether/protocol'
 import type { FailedCheck, TaskChanges, TaskFailure } from '@bellwether/protocol/http'
-import { flag, integer, list, nullable, number, object, oneOf, text, valid } from '../../settings/shape.js'
+import { flag, integer, list, nullable, number, object, oneOf, text, valid, withDefault } from '../../settings/shape.js'
 import type { Problems } from '../policies/acceptance.js'
 import type { Task } from '../log/task.js'
 
@@ -21,6 +21,7 @@ const failedCheck = object({
   exitCode: nullable(integer(-1_000)),
   durationMs: number(0),
   output: text(),
+  note: withDefault(nullable(text()), null),
 })
 const recordedShape = object({
   runId: text(),

@@ -9,6 +9,9 @@ import { tokenName } from './token.js'
 const usual = 'PATH HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR TERM'.split(' ')
 const settingPrefix = 'BELLWETHER'
 
+/** npm and others ask the network for a newer version and print a notice, once per home folder: in a sandbox that is every time. */
+export const noUpdateNotices = { NO_UPDATE_NOTIFIER: '1', npm_config_update_notifier: 'false' }
+
 /** Throws if the name is invalid or one of Bellwether's settings. */
 export function allowedName(name: string): string {
   if (!/^[A-Za-z_][A-Za-z0-9_]{0,254}$/.test(name)) {

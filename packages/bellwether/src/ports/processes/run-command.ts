@@ -8,7 +8,7 @@ import type { Ids } from '../ids.js'
 import { keepTail } from './capture.js'
 import { leaveCgroup } from './cgroup.js'
 import { startCleaner } from './cleaner.js'
-import { inheritedEnvironment } from './environment.js'
+import { inheritedEnvironment, noUpdateNotices } from './environment.js'
 import { folderInside } from './folder.js'
 import { killTree } from './kill-tree.js'
 import { launch, type Launch, type Launched } from './run.js'
@@ -33,7 +33,9 @@ export interface CommandRequest {
 /** Changes a command before it starts. `close` is called when it has ended. */
 export type Enter = (
   command: Pick<Launch, 'command' | 'cwd' | 'env'>,
-) => Promise<Pick<Launch, 'command' | 'env' | 'onMessage'> & { readonly close: () => void }>
+) => Promise<
+  Pick<Launch, 'command' | 'env' | 'onMessage'> & { readonly isSandboxed?: boolean; readonly close: () => void }
+>
 
 const asItIs: Enter = async ({ command, env }) => ({ command, env, close: () => undefined })
 
@@ -47,6 +49,8 @@ export interface CommandResult {
   readonly output: string
   /** Why it could not run. */
   readonly failure?: string
+  /** Whether it ran in a sandbox. */
+  readonly isSandboxed?: boolean
 }
 
 // Enough for the end of a test report; more would fill the log.
@@ -77,14 +81,20 @@ export async function runCommand(
   const tail = keepTail(outputMaxBytes)
   let child: Launched
   let leave = () => {}
+  let isSandboxed: boolean | undefined
   try {
     const cwd = folderInside(request.root, request.cwd ?? '.')
-    const { close, ...inside } = await enter({
+    const {
+      close,
+      isSandboxed: entered,
+      ...inside
+    } = await enter({
       command: typeof command === 'string' ? ['/bin/sh', '-c', command] : command,
       cwd,
-      env: { ...inheritedEnvironment(request.environment ?? []), [tokenName]: token },
+      env: { ...noUpdateNotices, ...inheritedEnvironment(request.environment ?? []), [tokenName]: token },
     })
     leave = close
+    isSandboxed = entered
     child = launch({ ...inside, cwd, stdin: '', token, name: token, onOutput: (_stream, chunk) => tail.add(chunk) })
   } catch (error) {
     cleaner?.kill('SIGKILL')
@@ -112,6 +122,6 @@ export async function runCommand(
     timedOut: isOver && !wasAborted,
     durationMs: clock.monotonicMs() - startedMs,
     output: tail.text(),
-    ...defined({ failure }),
+    ...defined({ failure, isSandboxed }),
   }
 }

@@ -9,6 +9,7 @@ import { localEvidence } from '../../../src/board/dispatch/evidence/local-eviden
 import { readyRules } from '../../../src/board/dispatch/dispatcher.js'
 import { retryTask } from '../../../src/board/tasks/task-commands.js'
 import { taskView } from '../../../src/board/tasks/task-view.js'
+import { taskText } from '../../../src/cli/work/task/task-text.js'
 import { gitHistory } from '../../../src/ports/git.js'
 import {
   boardOf,
@@ -81,7 +82,8 @@ describe('a result that a check rejects', () => {
     const world = makeWorld()
     await put(world, created('T-1', { verify: ['npm test'] }))
     const lines = Array.from({ length: 500 }, (_, at) => `line ${at}`)
-    world.verify = () => ({ exitCode: 1, durationMs: 2_300, output: `\u001B[31m${lines.join('\n')}\u001B[0m\n` })
+    const output = `\u001B[31m${lines.join('\n')}\u001B[0m\n`
+    world.verify = () => ({ exitCode: 1, durationMs: 2_300, output, isSandboxed: true })
     world.kernel.script = () => ({ deliverable: { summary: 'All fixed.', files: [] } })
     await dispatch(dispatcherOf(world), 'T-1', never)
     const view = await viewOf(world)
@@ -93,12 +95,21 @@ describe('a result that a check rejects', () => {
         reasonCode: 'incomplete_output',
         agent: 'coder',
         files: [],
-        checks: [{ check: 'npm test', problem: 'exited with 1', exitCode: 1, durationMs: 2_300 }],
+        checks: [
+          {
+            check: 'npm test',
+            problem: 'exited with 1',
+            exitCode: 1,
+            durationMs: 2_300,
+            note: expect.stringContaining('It ran in a sandbox') as string,
+          },
+        ],
       },
       nextStep: { what: 'retry', who: 'debugger', at: expect.any(String) as string },
     })
-    const output = view.failure!.checks[0]!.output
-    expect(output.split('\n')).toEqual(['[…]', ...lines.slice(-50)])
+    expect(view.failure!.checks[0]!.output.split('\n')).toEqual(['[…]', ...lines.slice(-50)])
+    const shown = taskText({ ...view, budget: null }, { createdBy: null, events: [], left: 0 })
+    expect(shown).toMatch(/\n {2}line 499\n {2}It ran in a sandbox, .* with "sandbox": "none", and select it/)
     expect(view.nextStep.text).toBe(`debugger tries again at ${view.nextStep.at}, after 1 of 2 attempts failed.`)
     expect(view.moves.map(({ action }) => action)).toEqual(['retry', 'escalate', 'done', 'abort'])
 

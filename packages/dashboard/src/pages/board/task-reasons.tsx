@@ -67,6 +67,7 @@ function WhyNot({ failure: { agent, reason, files, checks } }: { readonly failur
                   <UntrustedText text={check.output} mono fold="long" />
                 </Scrolled>
               )}
+              {check.note !== null && <p className="mt-1 text-sm text-ink-2">{oneLine(check.note, 500)}</p>}
             </li>
           ))}
         </ul>

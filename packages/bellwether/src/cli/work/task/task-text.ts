@@ -94,11 +94,11 @@ function failureText({ files, checks }: TaskFailure): string[] {
   const listed = files.map(({ path, problem }) => `  ${plain(path)} ${plain(problem)}`)
   return [
     ...(listed.length === 0 ? [] : [`Files that do not count:\n${listed.join('\n')}`]),
-    ...checks.map(({ check, problem, durationMs, output }) => {
+    ...checks.map(({ check, problem, durationMs, output, note }) => {
       const heading = `Failed: ${plain(check)}\n  ${plain(problem)} after ${(durationMs / 1_000).toFixed(1)} s`
-      return output === ''
-        ? `${heading} and printed nothing`
-        : `${heading}; the end of its output:\n${indented(output)}`
+      const printed =
+        output === '' ? `${heading} and printed nothing` : `${heading}; the end of its output:\n${indented(output)}`
+      return note === null ? printed : `${printed}\n  ${plain(note)}`
     }),
   ]
 }

@@ -11,6 +11,7 @@ import { isAbsolute, join, relative, resolve } from 'node:path'
 import type { Log } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import { commonOf, topOf } from '../../git/workspace-folder.js'
+import { noUpdateNotices } from '../environment.js'
 import type { RunAs } from '../run-as.js'
 import type { Scratch } from '../scratch.js'
 import { findSandbox, installHint, type Available, type SandboxKind } from './available.js'
@@ -64,6 +65,7 @@ export interface SandboxRequest {
 export interface Entered {
   readonly command: readonly string[]
   readonly env: Readonly<Record<string, string>>
+  readonly isSandboxed: boolean
   /** What was missing, for the transcript of the turn. */
   readonly note?: string
   /** Takes the listening sockets of the sandbox. Absent without a network. */
@@ -81,6 +83,7 @@ export const noSandbox: Sandbox = {
   enter: async ({ command, env, scratch }) => ({
     command,
     env: { ...env, TMPDIR: scratch.temporary },
+    isSandboxed: false,
     close: () => undefined,
   }),
 }
@@ -173,8 +176,9 @@ export function openSandbox(options: SandboxOptions): Sandbox {
     const newRoot = join(scratch.path, 'root')
     mkdirSync(newRoot, { recursive: true })
     const wrapped = found.wrap(frame, newRoot)
-    const inside = { ...env, HOME: home, TMPDIR: '/tmp', GIT_OPTIONAL_LOCKS: '0' }
-    if (network === 'off') return { command: [...wrapped, ...command], env: inside, close: () => undefined }
+    const inside = { ...noUpdateNotices, ...env, HOME: home, TMPDIR: '/tmp', GIT_OPTIONAL_LOCKS: '0' }
+    if (network === 'off')
+      return { command: [...wrapped, ...command], env: inside, isSandboxed: true, close: () => undefined }
     const ports = [proxyPort, ...loopbackPorts(network)]
     const proxy = openProxy(network, (address) =>
       log.info({ agent_id: request.agentId, address }, 'sandbox refused a connection'),
@@ -183,6 +187,7 @@ export function openSandbox(options: SandboxOptions): Sandbox {
     return {
       command: [...wrapped, ...start, ...command],
       env: { ...inside, ...proxyVariables },
+      isSandboxed: true,
       onMessage(message, handle) {
         const { port } = message as { readonly port: number }
         if (handle instanceof Server) proxy.serve(handle, port === proxyPort ? undefined : port)

@@ -52,6 +52,7 @@ export function openCheckSandbox({ log, settings, root, dataDir }: CheckSandboxO
           command: [...(other?.prefix ?? []), ...inside.command],
           env: inside.env,
           onMessage: inside.onMessage,
+          isSandboxed: inside.isSandboxed,
           close() {
             inside.close()
             scratch.remove()
