@@ -60,7 +60,7 @@ export function plan(name, prompt, session, model = 'itself') {
       exit: exit === undefined ? undefined : Number(exit),
     }
   }
-  if (/changelog/i.test(prompt))
+  if (/Write CHANGELOG\.md/.test(prompt))
     return {
       think: 'The changelog needs one line.',
       writes: [],

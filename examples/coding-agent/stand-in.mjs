@@ -6,7 +6,7 @@
  * begin with `stand-in:` say (plan.mjs). Bellwether's tests use it, too.
  */
 import { randomUUID } from 'node:crypto'
-import { writeFileSync } from 'node:fs'
+import { appendFileSync, writeFileSync } from 'node:fs'
 import { calls, costOf, unattended } from './facts.mjs'
 import { openInput } from './input.mjs'
 import { permission, useTool } from './permission.mjs'
@@ -370,6 +370,11 @@ async function main() {
     process.stderr.write(`${name}: this is interactive without ${missing.join(' ')}\n`)
     return 64
   }
+  if (name === 'gemini' && process.env.GEMINI_CLI_TRUST_WORKSPACE !== 'true' && !flags.includes('--skip-trust')) {
+    process.stderr.write('Gemini CLI is not running in a trusted directory. To proceed, either use `--skip-trust`, …\n')
+    return 55
+  }
+  if (name === 'aider' && !flags.includes('--no-gitignore')) appendFileSync('.gitignore', '.aider*\n')
   const input = await openInput(value('--input-format') === 'stream-json')
   await pauseAt('start', input.first.text)
   const session = openSession(name, flags)

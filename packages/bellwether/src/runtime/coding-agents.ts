@@ -22,7 +22,8 @@ export const codingAgents: Readonly<Record<PresetName, CodingAgent>> = {
   },
   codex: {
     install: 'npm install -g @openai/codex',
-    keys: ['OPENAI_API_KEY', 'CODEX_API_KEY'],
+    // `codex exec` does not read OPENAI_API_KEY (read_codex_api_key_from_env in its codex-rs/login).
+    keys: ['CODEX_API_KEY'],
     login: '.codex/auth.json',
     signIn: 'codex login',
   },

@@ -39,11 +39,11 @@ const agent = (folder: string, name: string, head: string) =>
 
 it('init writes a coding agent that this machine has, with the keys that are set, and says what is missing', async () => {
   const folder = await tempFolder()
-  const env = { ...(await machine('codex', 'claude')), OPENAI_API_KEY: 'k' }
+  const env = { ...(await machine('codex', 'claude')), CODEX_API_KEY: 'k' }
   expect(initFolder(folder, env)).toMatchObject({ found: ['codex', 'claude'], missing: null })
   const coder = await readFile(join(folder, 'agents', 'coder.md'), 'utf8')
   expect(coder).toMatch(/^preset: codex\b/m)
-  expect(coder).toMatch(/^env: \[OPENAI_API_KEY\]/m)
+  expect(coder).toMatch(/^env: \[CODEX_API_KEY\]/m)
   expect([await finding('programs', folder, env), await finding('keys', folder, env)]).toMatchObject([
     { state: 'good', found: 'codex, sh' },
     { state: 'good' },
@@ -55,6 +55,10 @@ it('init writes a coding agent that this machine has, with the keys that are set
 
   expect(initFolder(await tempFolder(), await machine('gemini')).missing).toMatch(
     /^gemini has no key .* export GEMINI_API_KEY/,
+  )
+  // `codex exec` does not read the key of the API.
+  expect(initFolder(await tempFolder(), { ...(await machine('codex')), OPENAI_API_KEY: 'k' }).missing).toMatch(
+    /^codex has no key .* export CODEX_API_KEY/,
   )
   const none = await tempFolder()
   expect(initFolder(none, await machine()).missing).toContain('npm install -g @anthropic-ai/claude-code')
@@ -77,6 +81,10 @@ it('in a git repository, init makes git ignore the tasks and keeps the rest of .
   expect(execFileSync('git', ['-C', folder, 'status', '--porcelain'], { encoding: 'utf8' })).not.toContain('state/')
   expect(initFolder(folder)).toMatchObject({ created: [], kept: expect.arrayContaining(['.gitignore']) })
   expect(await readFile(join(folder, '.gitignore'), 'utf8')).toBe(text)
+  // Aider works in the folder and leaves its conversations there.
+  expect(initFolder(folder, await machine('aider'))).toMatchObject({ created: ['.gitignore'], ignored: ['.aider*'] })
+  expect(await readFile(join(folder, '.gitignore'), 'utf8')).toBe(`${text}.aider*\n`)
+  expect(initFolder(folder, await machine('aider'))).toMatchObject({ created: [], ignored: [] })
   expect(await finding('git', folder, {})).toMatchObject({ state: 'good' })
 
   await writeFile(join(folder, '.gitignore'), '')

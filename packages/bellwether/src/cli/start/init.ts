@@ -125,6 +125,8 @@ export interface Initialized {
   readonly root: string
   readonly created: readonly string[]
   readonly kept: readonly string[]
+  /** What git ignores from now on. */
+  readonly ignored: readonly string[]
   /** The coding agents on the PATH. */
   readonly found: readonly string[]
   /** The command of the check "tests"; null: no file of the project says how it is tested. */
@@ -138,6 +140,7 @@ export function initFolder(folder: string, env: Environment = {}): Initialized {
   const root = resolve(folder)
   const created: string[] = []
   const kept: string[] = []
+  const ignored: string[] = []
   const found = installedAgents(env, root)
   const preset = found[0] ?? 'claude'
   const tests = testCommandOf(root)
@@ -154,8 +157,9 @@ export function initFolder(folder: string, env: Environment = {}): Initialized {
       created.push(path)
     }
     mustStayIn(root, join(root, gitignore))
-    const ignored = ignoreState(root)
-    if (ignored !== undefined) (ignored === 'added' ? created : kept).push(gitignore)
+    const added = ignoreInGit(root, preset)
+    if (added !== undefined) (added.length > 0 ? created : kept).push(gitignore)
+    ignored.push(...(added ?? []))
   } catch (error) {
     throw new InvalidInput(`Cannot create a project in ${root}: ${errorMessage(error)}`, {
       code: 'cannot_write',
@@ -169,6 +173,7 @@ export function initFolder(folder: string, env: Environment = {}): Initialized {
     root,
     created,
     kept,
+    ignored,
     found,
     tests: created.includes(acceptanceFile.path) ? (tests ?? null) : null,
     missing: created.includes(coderFile) ? missingFor(preset, found, env) : null,
@@ -193,16 +198,22 @@ function missingFor(preset: PresetName, found: readonly string[], env: Environme
  * In a git repository: makes git ignore the tasks. Undefined: not a repository, or state/ has files that are not Bellwether's, which
  * git must keep seeing.
  */
-function ignoreState(root: string): 'added' | 'kept' | undefined {
+function ignoreInGit(root: string, preset: PresetName): readonly string[] | undefined {
   if (repositoryOf(root) === undefined) return undefined
   const state = join(root, 'state')
   if (existsSync(state) && !existsSync(join(state, 'tasks.jsonl')) && readdirSync(state).length > 0) return undefined
   const path = join(root, gitignore)
   const text = existsSync(path) ? readRegularFile(path) : ''
-  if (ignoresStateIn(text)) return 'kept'
+  const added = [
+    ...(ignoresStateIn(text) ? [] : ['/state/']),
+    // Aider keeps its conversations in the folder in which it works.
+    ...(preset !== 'aider' || /^\.aider\*/m.test(text) ? [] : ['.aider*']),
+  ]
+  if (added.length === 0) return added
+  const about = added[0] === '/state/' ? '# The tasks of Bellwether. Remove the line to keep them in git.\n' : ''
   const gap = text === '' || text.endsWith('\n') ? '' : '\n'
-  appendFileSync(path, `${gap}# The tasks of Bellwether. Remove the line to keep them in git.\n/state/\n`)
-  return 'added'
+  appendFileSync(path, `${gap}${about}${added.join('\n')}\n`)
+  return added
 }
 
 /** Without a state folder nothing is recorded, and `up` asks. */
@@ -215,9 +226,11 @@ function trustOwn(root: string, created: readonly string[]): void {
   }
 }
 
-function printCreated({ root, created, kept, found, tests, missing }: Initialized): void {
+function printCreated({ root, created, kept, ignored, found, tests, missing }: Initialized): void {
   const lines = [
-    ...created.map((path) => (path === gitignore ? `changed  ${path} (git ignores /state/)` : `created  ${path}`)),
+    ...created.map((path) =>
+      path === gitignore ? `changed  ${path} (git ignores ${ignored.join(' and ')})` : `created  ${path}`,
+    ),
     ...kept.map((path) => `kept     ${path} (already exists)`),
     '',
     ...(found.length === 0 ? [] : [`Coding agents on this machine: ${found.join(', ')}`]),

@@ -30,7 +30,7 @@ import { goesOnLater, interrupted, runCommand, sessionLost, type CommandRunOptio
 import { runningStep, stepOf, type RanCommand, type StepFacts } from './command-step.js'
 import { commandTranscript } from './command-transcript.js'
 import { earlierResult, resultCard, type Delivered } from './stored-result.js'
-import { cliHomes, commandLine, type Recipe } from './presets.js'
+import { cliHomes, commandLine, presetEnvironment, type Recipe } from './presets.js'
 import { promptOf } from './prompt.js'
 import { countRepeats, defaultMaxRepeats, noProgress } from './repeats.js'
 import { openRunSession, type RunSession } from './session.js'
@@ -113,6 +113,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
     const cwd = folderInside(workspace, spec.cwd ?? '.')
     const token = writeToken({ installation, ...self, ...fenceOf(turn) })
     const variables = {
+      ...presetEnvironment(spec),
       BELLWETHER_PROJECT: turn.projectId,
       BELLWETHER_AGENT: turn.agentId,
       BELLWETHER_TURN: turn.agentTurnId,

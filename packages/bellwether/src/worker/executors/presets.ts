@@ -7,6 +7,7 @@ interface Preset {
   readonly model: (name: string) => readonly string[]
   /** Arguments that must come last. */
   readonly last?: readonly string[]
+  readonly env?: Readonly<Record<string, string>>
   readonly format: FormatName
 }
 
@@ -25,6 +26,9 @@ export const presets = {
   gemini: {
     command: ['gemini', '--output-format', 'stream-json'],
     model: (name) => ['--model', name],
+    // Without a terminal it exits with 55 in a folder without trust (its docs/cli/trusted-folders.md); `up` has asked already. Older
+    // versions do not know the flag --skip-trust.
+    env: { GEMINI_CLI_TRUST_WORKSPACE: 'true' },
     format: 'gemini',
   },
   aider: {
@@ -34,6 +38,10 @@ export const presets = {
       '--no-pretty',
       '--no-stream',
       '--no-check-update',
+      // With --yes-always it says yes to these, too: change .gitignore, open a browser, and read every URL of the prompt.
+      '--no-gitignore',
+      '--no-show-release-notes',
+      '--no-detect-urls',
       // Committing is up to the person or to the worktree's merge gate; by default aider also commits what the person has changed.
       '--no-auto-commits',
       '--no-dirty-commits',
@@ -96,6 +104,12 @@ export interface Recipe {
 export interface SessionArguments {
   readonly args?: readonly string[]
   readonly last?: readonly string[]
+}
+
+/** Variables that the program of a preset needs to run unattended. */
+export function presetEnvironment({ preset, command }: Recipe): Readonly<Record<string, string>> {
+  const known: Preset | undefined = preset === undefined || command !== undefined ? undefined : presets[preset]
+  return known?.env ?? {}
 }
 
 /** The command line to run, and the format of its output. */

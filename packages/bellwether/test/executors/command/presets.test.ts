@@ -1,4 +1,5 @@
-import { delimiter } from 'node:path'
+import { existsSync } from 'node:fs'
+import { delimiter, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { presetNames, type PresetName } from '../../../src/worker/executors/presets.js'
 import { codingAgentPath } from '../../support/agents/coding-agents.js'
@@ -49,6 +50,12 @@ describe.each(presetNames)('a coding agent that looks like %s', (preset) => {
     // aider exits with 0.
     expect(done.error).toBe(preset === 'aider' ? 'command_error' : 'command_exit_1')
   })
+})
+
+it('aider leaves .gitignore as it is', async () => {
+  const done = await b.run({ preset: 'aider', instructions: 'Be brief.' })
+  expect(done.outcome).toBe('success')
+  expect(existsSync(join(b.folder, '.gitignore'))).toBe(false)
 })
 
 describe('a custom script', () => {
