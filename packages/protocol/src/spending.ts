@@ -115,6 +115,9 @@ export function turnTokens(usage: TurnDetail['usage']): string {
 const reasonWords: Readonly<Record<string, string>> = {
   spawn_failed: 'agent failed',
   blocked_signal: 'agent is blocked',
+  command_error: 'agent reported a failure',
+  command_not_found: 'program not found',
+  no_answer: 'agent ended without a result',
 }
 
 /** The code of a reason, or its leading code (`incomplete_output: …`), in words. */

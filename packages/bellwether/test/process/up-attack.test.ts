@@ -88,6 +88,7 @@ it('leaves no process after kill -9 during a command, recovers at the next start
 
   const second = start()
   expect(await second.ended).toBe(1)
+  expect(second.stderr()).toContain(`already runs here: process ${first.cli.pid}, ${String(first.facts['url'])}`)
   expect(second.stderr()).toContain('[folder_in_use]')
   // With another folder and database: the parts that it opened do not keep it from exiting.
   const database = await freshDatabase()

@@ -31,10 +31,16 @@ export const isUnsafe = (found: LocalUp | InvalidInput | undefined): found is In
  */
 export function findLocalUp(from: string): LocalUp | InvalidInput | undefined {
   for (const folder of projectFolders(from)) {
-    const file = join(dataFolderOf(folder), upFile)
-    if (statsOf(file) !== undefined) return readLocalUp(file)
+    const found = localUpIn(dataFolderOf(folder))
+    if (found !== undefined) return found
   }
   return undefined
+}
+
+/** The `up` with this data folder. */
+export function localUpIn(dataDir: string): LocalUp | InvalidInput | undefined {
+  const file = join(dataDir, upFile)
+  return statsOf(file) === undefined ? undefined : readLocalUp(file)
 }
 
 /** This folder and those above it, up to the top of the project or the home folder. */

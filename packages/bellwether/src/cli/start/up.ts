@@ -2,12 +2,14 @@
 import { existsSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { defined, environment, systemClock } from '@bellwether/base'
+import { Terminal } from '@bellwether/protocol'
 import { Command } from 'commander'
 import { openDataFolder } from '../../runtime/data-folder.js'
 import { allowYoungGenerationGrowth, limitYoungGeneration } from '../../runtime/heap-tuning.js'
 import { agentsFolder } from '../../runtime/paths.js'
 import { settingsFile } from '../../settings/load.js'
 import { isAccepted, requireTrust } from './trust.js'
+import { isUnsafe, localUpIn } from '../shared/local-up.js'
 import { parentPipe, portMax, wholeUpTo } from '../shared/options.js'
 import { version } from '../../settings/version.js'
 import { printLine } from '../shared/output.js'
@@ -74,10 +76,24 @@ export function upCommand(finish: (code: number) => void): Command {
             ...defined({ parentPipe: flags.parentPipe }),
           }),
         )
+      } catch (error) {
+        throw explainLock(error, dataDir)
       } finally {
         await screen?.close()
       }
     })
+}
+
+/** The lock of the database names a process only. If that is an `up`, a person needs to know where it is. */
+function explainLock(error: unknown, dataDir: string): unknown {
+  const found = localUpIn(dataDir)
+  if (!(error instanceof Terminal) || error.code !== 'folder_in_use' || found === undefined || isUnsafe(found))
+    return error
+  return new Terminal(`Bellwether already runs here: process ${found.pid ?? 'unknown'}, ${found.url}`, {
+    code: 'folder_in_use',
+    cause: error,
+    hint: 'To see it: bellwether open. To stop it: Ctrl-C in its terminal, or end its process. A second one needs another folder for its data: --data DIR.',
+  })
 }
 
 /** A folder without settings and agents has nothing to run: on a terminal, `up` asks whether to create them. */

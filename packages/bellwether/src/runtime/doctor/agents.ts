@@ -1,4 +1,5 @@
 /** Checks of the agents: valid files, the programs, keys and models that they need, and limits that end real work. */
+import { existsSync } from 'node:fs'
 import { readdir } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { readProjectFile } from '../../settings/regular-file.js'
@@ -69,8 +70,10 @@ export function checkPrograms({ agents }: ReadAgents, folder: string, env: Envir
   })
   const missing = needed.filter(({ program, cwd }) => findProgram(program, env, cwd) === undefined)
   return collected(
-    missing.map(({ agent, program }) => {
+    missing.map(({ agent, program, cwd }) => {
       const { preset } = agent.settings
+      if (program.includes('/') && existsSync(resolve(cwd, program)))
+        return [`${fileOf(agent)} needs the program "${program}", which is not executable`, `chmod +x ${program}`]
       const fix =
         preset === undefined
           ? `install ${program}, or correct "command"`

@@ -18,8 +18,7 @@ const lineMaxChars = 300
 export function reportOf(run: CommandRun, command: readonly string[], wanted: readonly FieldSpec[]): Delivered {
   const failure = failureOf(run)
   if (failure !== undefined) {
-    const { error, sentence } = failure
-    return { deliver: { text: failureReport(sentence, run, command) }, status: 'failed', error }
+    return { deliver: { text: failureReport(failure, run, command) }, status: 'failed', error: failure.error }
   }
   const { text, fields } = run.output
   if (fields !== undefined) return { deliver: { fields } }
@@ -32,6 +31,8 @@ export function reportOf(run: CommandRun, command: readonly string[], wanted: re
 interface Failure {
   readonly error: string
   readonly sentence: string
+  /** What to do. */
+  readonly hint?: string
 }
 
 const stops: Readonly<Partial<Record<StopReason, Failure>>> = {
@@ -48,12 +49,27 @@ const stops: Readonly<Partial<Record<StopReason, Failure>>> = {
   },
 }
 
+const notFound: Failure = {
+  error: 'command_not_found',
+  sentence: 'could not be started: the program was not found',
+  hint: 'Install it, or correct the agent file. If you installed it after `up` was started, or changed the PATH, restart `up`.',
+}
+const notExecutable: Failure = {
+  error: 'command_not_started',
+  sentence: 'could not be started: the file is not executable',
+  hint: 'Make it executable with chmod +x, or correct the agent file.',
+}
+// What the shell and the program that enter the sandbox print if there is nothing to run in it.
+const entered =
+  /^(?:bellwether-network: .*\bexec: .*|bwrap: execvp .*): (?:(not found|No such file)|Permission denied)/m
+
 function failureOf({ stopped, exit, output, stderr }: CommandRun): Failure | undefined {
   const stop = stopped && stops[stopped]
   if (stop !== undefined) return stop
   if (exit.how === 'not_started') {
+    if (exit.code === 'EACCES') return notExecutable
     return exit.code === 'ENOENT'
-      ? { error: 'command_not_found', sentence: 'could not be started: the program was not found' }
+      ? notFound
       : { error: 'command_not_started', sentence: `could not be started: ${exit.message}` }
   }
   if (exit.how === 'signalled')
@@ -61,6 +77,8 @@ function failureOf({ stopped, exit, output, stderr }: CommandRun): Failure | und
       error: `command_signal_${exit.signal}`,
       sentence: `was ended by ${exit.signal}, which Bellwether did not send`,
     }
+  const [outside, missing] = (exit.code === 0 ? null : entered.exec(stderr)) ?? []
+  if (outside !== undefined) return missing === undefined ? notExecutable : notFound
   // A program that reports no failure usually says on stderr why it ended.
   const words = output.failure ?? lastLineOf(stderr)
   const reason = words === '' ? '' : `: ${printable(words).slice(0, tailMaxChars)}`
@@ -71,10 +89,11 @@ function failureOf({ stopped, exit, output, stderr }: CommandRun): Failure | und
   return undefined
 }
 
-function failureReport(sentence: string, run: CommandRun, command: readonly string[]): string {
+function failureReport({ sentence, hint }: Failure, run: CommandRun, command: readonly string[]): string {
   const parts = [
     `The agent ${sentence} (command ${JSON.stringify(command[0] ?? '')}, ${(run.durationMs / 1_000).toFixed(1)} s).`,
   ]
+  if (hint !== undefined) return `${parts[0]}\n\n${hint}`
   if (run.survivors.length > 0)
     parts.push(`${run.survivors.length} of its processes could not be killed: ${run.survivors.join(', ')}.`)
   const stdout = tailOf(run.stdout)

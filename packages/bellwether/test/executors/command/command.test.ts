@@ -140,8 +140,13 @@ describe('the command executor', () => {
     expect(await b.run({ command: ['/nowhere/at-all'] })).toMatchObject({
       outcome: 'failed',
       error: 'command_not_found',
+      text: expect.stringMatching(/the program was not found .*\n\nInstall it, .* restart `up`/) as string,
     })
-    expect(await b.run({ command: [b.folder] })).toMatchObject({ outcome: 'failed', error: 'command_not_started' })
+    expect(await b.run({ command: [b.folder] })).toMatchObject({
+      outcome: 'failed',
+      error: 'command_not_started',
+      text: expect.stringMatching(/the file is not executable .*\n\nMake it executable with chmod \+x/) as string,
+    })
     expect((await b.run({ command: 'true' })).text).toBe('The command succeeded and printed nothing.')
   })
 
