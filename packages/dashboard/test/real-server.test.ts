@@ -159,8 +159,8 @@ describe('a running server', () => {
     // This page is signed in at the server's own address.
     await page.goto(link.replace(team.origin, server.url))
     await page.getByText('The linked item does not wait any more').waitFor()
-    const { outcome } = await server.ask('GET', `/projects/${project}/turns/${id}?wait=30`)
-    expect(outcome).toBe('success')
+    const outcome = async () => (await server.ask('GET', `/projects/${project}/turns/${id}?wait=30`))['outcome']
+    await expect.poll(outcome).toBe('success')
     await open(`/turns/${id}`)
     await page.getByText('Deliverable: success').waitFor()
     await page.getByText('ship it').last().waitFor()

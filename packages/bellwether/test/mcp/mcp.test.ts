@@ -191,7 +191,7 @@ describe('the MCP server', () => {
       text: expect.stringContaining('nothing'),
     })
     expect((await call('stop_turn', { turn: turnIn(output), reason: 'seen enough' })).isError).toBe(false)
-    const ended = await call('read_turn', { turn: turnIn(output), wait_seconds: 20 })
+    const ended = await call('read_turn', { turn: turnIn(output), wait_seconds: 50 })
     expect(parsed(ended)).toMatchObject({ state: 'canceled' })
   })
 
@@ -208,7 +208,7 @@ describe('the MCP server', () => {
       return turn
     }
     const stopped = await outcome(true)
-    const report = await call('read_turn', { turn: stopped, wait_seconds: 20 })
+    const report = await call('read_turn', { turn: stopped, wait_seconds: 50 })
     expect(parsed(report)).toMatchObject({
       state: 'canceled',
       deliverable_kind: 'fallback',
@@ -276,7 +276,7 @@ describe('the MCP server', () => {
       text: expect.stringContaining('one of: yes, no'),
     })
     expect((await call('answer_question', { question, answer: 'YES' })).text).toContain('Answered')
-    const ended = await call('read_turn', { turn: turnIn(begun), wait_seconds: 20 })
+    const ended = await call('read_turn', { turn: turnIn(begun), wait_seconds: 50 })
     expect(parsed(ended)).toMatchObject({ state: 'success', deliverable: 'yes' })
     expect(await call('answer_question', { question, answer: 'no' })).toMatchObject({
       isError: true,

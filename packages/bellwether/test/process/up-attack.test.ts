@@ -111,8 +111,11 @@ it('leaves no process after kill -9 during a command, recovers at the next start
   expect(found.body).toMatchObject({ agent_turn_id: turn, outcome: null })
   const stop = await ask(again.facts, `/api/v1/projects/default/turns/${turn}/stop`, { method: 'POST', body: {} })
   expect(stop.status).toBeLessThan(300)
-  const ended = await ask(again.facts, `/api/v1/projects/default/turns/${turn}?wait=20`)
-  expect(ended.body).toMatchObject({ outcome: 'canceled' })
+  const outcome = await until('the turn ends', async () => {
+    const { body: stopped } = await ask(again.facts, `/api/v1/projects/default/turns/${turn}?wait=20`)
+    return stopped['outcome'] ?? undefined
+  })
+  expect(outcome).toBe('canceled')
   again.cli.signal('SIGTERM')
   expect(await again.cli.ended).toBe(0)
   expect(sleeping()).toEqual([])

@@ -55,7 +55,7 @@ describe('claims', () => {
     pending.destroy()
     await gone
     const turnId = await enqueue(agentId)
-    expect((await claim({ wait_seconds: 10 }))[0]).toMatchObject({ agent_turn_id: turnId })
+    expect((await claim({ wait_seconds: 50 }))[0]).toMatchObject({ agent_turn_id: turnId })
   })
 
   it('a waiting claim ends in time although another transaction locks a head', async () => {
@@ -74,7 +74,7 @@ describe('claims', () => {
     expect(await claim()).toEqual([])
     release()
     await holding
-    expect(await claim({ wait_seconds: 10 })).toHaveLength(1)
+    expect(await claim({ wait_seconds: 50 })).toHaveLength(1)
   })
 
   it('[W2.3b] a resumed turn whose claim response was lost is taken over with the same results', async () => {

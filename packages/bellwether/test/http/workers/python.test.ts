@@ -24,6 +24,12 @@ async function worker() {
   const env = { BELLWETHER_URL: server.address, BELLWETHER_KEY: String(body['key']) }
   return processes.program('python3', [script, 'py'], env)
 }
+/** The turn, when it has ended. */
+const ended = (turn: string) =>
+  until('the turn ends', async () => {
+    const found = await ask('GET', `/projects/demo/turns/${turn}?wait=30`)
+    return found.body['outcome'] === null ? undefined : found
+  })
 const enqueue = async (agent: string, instruction: string, more: object = {}) =>
   String((await ask('POST', `/projects/demo/agents/${agent}/turns`, { instruction, ...more })).body['agent_turn_id'])
 
@@ -34,13 +40,13 @@ it('the Python worker has at most 60 lines', () => {
 it('[T3.2a] [T8.1] a Python worker runs turns with and without a tool, stays within its budget, and after SIGKILL another one takes its turn over', async () => {
   const first = await worker()
   const plain = await enqueue('ann', 'say hello')
-  const done = await ask('GET', `/projects/demo/turns/${plain}?wait=30`)
+  const done = await ended(plain)
   expect([done.body['status'], first.stderr()]).toEqual(['success', ''])
   expect(done.body['deliverable']).toMatchObject({ content: { text: 'say hello: done' } })
 
   for (const max_tokens of [400, 500]) {
     const cheap = await enqueue('ann', 'save', { budget: { max_tokens } })
-    const { body: spent } = await ask('GET', `/projects/demo/turns/${cheap}?wait=30`)
+    const { body: spent } = await ended(cheap)
     expect(spent).toMatchObject(
       max_tokens === 400
         ? { status: 'failed', error: 'budget_exceeded', budget: { exceeded_keys: ['tokens'], tokens: { used: 0 } } }
@@ -54,7 +60,7 @@ it('[T3.2a] [T8.1] a Python worker runs turns with and without a tool, stays wit
     return (body['waits'] as object[]).length > 0 ? true : undefined
   })
   await ask('POST', `/projects/demo/tool-calls/${asking}-1/result`, { status: 'success', result: 42 })
-  const answered = await ask('GET', `/projects/demo/turns/${asking}?wait=30`)
+  const answered = await ended(asking)
   expect(answered.body['deliverable']).toMatchObject({ content: { text: 'ask a person: 42' } })
 
   const long = await enqueue('ann', 'wait for me')
@@ -70,7 +76,7 @@ it('[T3.2a] [T8.1] a Python worker runs turns with and without a tool, stays wit
   })
   first.child.kill('SIGKILL')
   const second = await worker()
-  const taken = await ask('GET', `/projects/demo/turns/${long}?wait=40`)
+  const taken = await ended(long)
   expect(taken.body).toMatchObject({ status: 'success', deaths: 1 })
   expect(second.lines()).toContainEqual({ turn: long, kind: 'turn', taken_over: true })
   expect(taken.body['interventions']).toMatchObject([{ kind: 'reclaim' }])
