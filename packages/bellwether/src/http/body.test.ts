@@ -22,4 +22,13 @@ describe('readJson', () => {
     const numbers = Array.from({ length: valuesMax - 1 }, () => 10)
     expect(await read(JSON.stringify(numbers))).toEqual(numbers)
   })
+
+  it.each(['constructor', '__proto__', 'br'])(
+    'rejects the encoding %s, which names no decompression',
+    async (encoding) => {
+      await expect(readJson(Buffer.from('{}'), { encoding, bytesMax: 100 })).rejects.toMatchObject({
+        code: 'unsupported_encoding',
+      })
+    },
+  )
 })

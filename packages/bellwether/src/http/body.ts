@@ -75,7 +75,8 @@ function endOfText(json: Buffer, start: number): number {
 }
 
 async function unzipped(bytes: Buffer, encoding: string, bytesMax: number): Promise<Buffer> {
-  const unpack = unzip[encoding.toLowerCase()]
+  const name = encoding.toLowerCase()
+  const unpack = Object.hasOwn(unzip, name) ? unzip[name] : undefined
   if (unpack === undefined) {
     throw new Terminal(`Content-Encoding ${JSON.stringify(encoding.slice(0, 40))} is not supported`, {
       code: 'unsupported_encoding',

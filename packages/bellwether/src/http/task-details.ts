@@ -2,7 +2,8 @@
  * What the policies say about a task now: why it waits, its recovery, its budget, its place in the queue, and its cost.
  * Everything is derived from the board's rules; nothing is decided here. The cost of an ended turn is read once.
  */
-import type { TaskChoice } from '@bellwether/protocol/http'
+import type { Clock } from '@bellwether/base'
+import type { TaskChoice, TaskLine } from '@bellwether/protocol/http'
 import { Retryable } from '@bellwether/protocol'
 import { nextTask } from '../board/tasks/next-task.js'
 import { readyRules, type Dispatcher, type DispatchPolicies } from '../board/dispatch/dispatcher.js'
@@ -11,6 +12,7 @@ import { currentRecovery } from '../board/tasks/next-step.js'
 import { readinessIndex } from '../board/tasks/readiness-index.js'
 import { ruleFor, type RecoveryPolicy } from '../board/policies/recovery.js'
 import { readiness, type ReadyRules } from '../board/tasks/ready.js'
+import { listTasks, type ListQuery, type TaskPage } from '../board/tasks/task-view.js'
 import type { BoardState, Task } from '../board/log/task.js'
 import { readCosts } from '../kernel/reads/turn-detail.js'
 import type { Queryable } from '../ports/database/database.js'
@@ -25,7 +27,7 @@ export interface BoardMoment {
   readonly places: ReadonlyMap<string, number>
 }
 
-export function momentOf(
+function momentOf(
   state: BoardState,
   nowMs: number,
   settings: Dispatcher['settings'],
@@ -36,6 +38,58 @@ export function momentOf(
   const places = new Map<string, number>()
   for (const { task } of readinessIndex(state, nowMs, rules).ready) places.set(task.taskId, places.size + 1)
   return { state, nowMs, rules, policies, choice, places }
+}
+
+interface MomentPorts extends Pick<Dispatcher, 'board' | 'settings'> {
+  readonly policies: () => Promise<BoardMoment['policies']>
+}
+
+/**
+ * The moment for requests, made again only if the board, a policy or the readiness of a task has changed. What is derived from a moment can be
+ * stored beside it.
+ */
+export function openMoments(
+  { board, settings, policies }: MomentPorts,
+  clock: Pick<Clock, 'wallMs'>,
+): () => Promise<BoardMoment> {
+  let last: (BoardMoment & { readonly untilMs: number }) | undefined
+  return async () => {
+    const state = await board.sync()
+    const current = await policies()
+    const nowMs = clock.wallMs()
+    if (last?.state === state && last.policies === current && nowMs >= last.nowMs && nowMs < last.untilMs) return last
+    const moment = momentOf(state, nowMs, settings, current)
+    const untilMs = readinessIndex(state, nowMs, moment.rules).nextChangeMs() ?? Infinity
+    return (last = { ...moment, untilMs })
+  }
+}
+
+// Of one moment: pages of a dashboard, a command line and a few programs.
+const pagesMax = 50
+
+/** The lines of a page of tasks with their state. A page of the same moment is made once. */
+export function openTaskPages(): (moment: BoardMoment, query: ListQuery) => TaskLines {
+  const pages = new WeakMap<BoardMoment, Map<string, TaskLines>>()
+  return (moment, query) => {
+    const made = pages.get(moment) ?? new Map<string, TaskLines>()
+    pages.set(moment, made)
+    const { status, done, cursor, limit } = query
+    const name = [status, done, cursor, limit].join()
+    const known = made.get(name)
+    if (known !== undefined) return known
+    const { state, nowMs, rules } = moment
+    const page = listTasks(state, nowMs, rules, query)
+    const tasks = page.tasks.map(({ taskId }) => state.tasks.get(taskId)!)
+    const lines = page.tasks.map((line, at) => ({ ...line, ...taskStateOf(tasks[at]!, moment) }))
+    const fresh = { tasks, lines, total: page.total, cursor: page.cursor }
+    if (made.size < pagesMax) made.set(name, fresh)
+    return fresh
+  }
+}
+
+interface TaskLines extends Omit<TaskPage, 'tasks'> {
+  readonly tasks: readonly Task[]
+  readonly lines: readonly (TaskLine & ReturnType<typeof taskStateOf>)[]
 }
 
 export function taskStateOf(task: Task, moment: BoardMoment) {

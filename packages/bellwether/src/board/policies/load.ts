@@ -3,6 +3,9 @@
  * problems are reported at once, each with its file, its key and the nearest valid key. A problem in the knowledge policy
  * does not fail: it is returned as `knowledgeError`.
  */
+import { stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Clock } from '@bellwether/base'
 import { InvalidInput, plural } from '@bellwether/protocol'
 import { parse, type Shape } from '../../settings/shape.js'
 import { isObject, type JsonObject } from '../log/lines/json.js'
@@ -134,4 +137,29 @@ export async function loadPolicies(root: string) {
     /** Why config/knowledge-feedback.json could not be used; dispatch then continues without hints. */
     knowledgeError: knowledgeProblems.length === 0 ? null : knowledgeProblems.slice(0, problemsMax).join('; '),
   }
+}
+
+// A file that was changed more recently may change again within the same tick of its file system's clock.
+const settledMs = 10_000
+
+/** Loads the policies again only if a file changed since: the same object means the same policies. */
+export function openPolicies(root: string, clock: Pick<Clock, 'wallMs'>): () => Promise<BoardPolicies> {
+  let last: { readonly marks: string; readonly policies: BoardPolicies } | undefined
+  return async () => {
+    const before = await marksOf(root)
+    if (last?.marks === before.text) return last.policies
+    const policies = await loadPolicies(root)
+    const isSettled = before.changedAtMs < clock.wallMs() - settledMs
+    last = isSettled ? { marks: before.text, policies } : undefined
+    return policies
+  }
+}
+
+/** What changes with each change of a policy file, and when the last change was. */
+async function marksOf(root: string): Promise<{ readonly text: string; readonly changedAtMs: number }> {
+  const found = await Promise.all(policyFiles.map((path) => stat(join(root, path)).catch(() => undefined)))
+  const text = found.map((one) =>
+    one === undefined ? '' : [one.dev, one.ino, one.size, one.mtimeMs, one.ctimeMs].join(),
+  )
+  return { text: text.join(' '), changedAtMs: Math.max(0, ...found.map((one) => one?.ctimeMs ?? 0)) }
 }

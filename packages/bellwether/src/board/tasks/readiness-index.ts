@@ -65,6 +65,11 @@ export class ReadinessIndex implements IncrementalIndex {
     for (const task of touched) this.#reindex(task, state)
   }
 
+  /** When the passing of time alone changes the readiness of a task; null: never. */
+  nextChangeMs(): number | null {
+    return this.#timed.first(1)[0]?.nextMs ?? null
+  }
+
   /** If the clock was set back, everything that depends on time is evaluated again. */
   advanceTo(state: BoardState, nowMs: number): void {
     const isBack = nowMs < this.#nowMs

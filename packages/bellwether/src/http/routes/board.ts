@@ -19,7 +19,7 @@ import type { Feed } from '../../board/log/feed.js'
 import { policiesForReading } from '../../board/policies/reading.js'
 import { taskIn } from '../../board/tasks/find-task.js'
 import { openRun, pausedBy } from '../../board/tasks/task-fields.js'
-import { listTasks, taskView, type TaskView } from '../../board/tasks/task-view.js'
+import { taskView, type TaskView } from '../../board/tasks/task-view.js'
 import { readTurnStatuses } from '../../kernel/reads/turn-detail.js'
 import type { Queryable } from '../../ports/database/database.js'
 import { linkClient, type Api } from '../api.js'
@@ -27,7 +27,7 @@ import { mustBeLive } from '../auth.js'
 import { boardStreams } from '../board-stream.js'
 import { isUnlimited } from '../roles.js'
 import { serveStream } from '../sse.js'
-import { costOf, momentOf, openTaskCosts, orNothing, taskStateOf } from '../task-details.js'
+import { costOf, openMoments, openTaskCosts, openTaskPages, orNothing, taskStateOf } from '../task-details.js'
 
 export interface BoardParts {
   readonly dispatcher: Dispatcher
@@ -45,27 +45,19 @@ export interface BoardParts {
 export function boardRoutes(api: Api, parts: BoardParts, db: Queryable): void {
   const { dispatcher, caches, clock } = parts
   const costs = openTaskCosts(db)
-  const moment = async () =>
-    momentOf(
-      await dispatcher.board.sync(),
-      clock.wallMs(),
-      dispatcher.settings,
-      await policiesForReading(() => dispatcher.policies()),
-    )
+  const policies = () => policiesForReading(() => dispatcher.policies())
+  const moment = openMoments({ ...dispatcher, policies }, clock)
+  const pageOf = openTaskPages()
   /** The actor of the log line. */
   const by = ({ grant }: FastifyRequest) => (grant.name ?? grant.keyId).slice(0, 128)
 
   api('GET /board/tasks', async ({ query }) => {
     const now = await moment()
-    const { state } = now
     const { limit, ...filter } = query
-    const page = listTasks(state, now.nowMs, now.rules, { limit, ...defined(filter) })
-    const known = page.tasks.map(({ taskId }) => state.tasks.get(taskId)!)
-    const lines = page.tasks.map((line, at) => ({ ...line, ...taskStateOf(known[at]!, now) }))
-    const paused = pausedBy(state)
+    const { tasks: known, lines, total, cursor } = pageOf(now, { limit, ...defined(filter) })
     const micros = await costs.of(known)
     const tasks = lines.map((line, at) => ({ ...line, costMicros: costOf(known[at]!, micros) }))
-    return { ...page, tasks, choice: now.choice, paused }
+    return { tasks, total, cursor, choice: now.choice, paused: pausedBy(now.state) }
   })
 
   async function detailOf({ taskId }: Pick<TaskView, 'taskId'>) {

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { InvalidInput } from '@bellwether/protocol'
@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { acceptanceShape, defaultAcceptance } from '../../../src/board/policies/acceptance-policy.js'
 import { budgetShape, limitsFor, defaultBudget } from '../../../src/board/policies/budget.js'
 import { knowledgeShape, defaultKnowledge } from '../../../src/board/policies/knowledge.js'
-import { loadPolicies, merged } from '../../../src/board/policies/load.js'
+import { loadPolicies, merged, openPolicies } from '../../../src/board/policies/load.js'
 import { recoveryShape, ruleFor, defaultRecovery } from '../../../src/board/policies/recovery.js'
 import { retryShape } from '../../../src/board/policies/retry.js'
 import { defaultCallPolicy } from '../../../src/ports/retry.js'
@@ -32,6 +32,40 @@ async function problems(): Promise<string[]> {
   }
   return []
 }
+
+describe('policies of a running process', () => {
+  const later = { wallMs: () => Date.now() + 60_000 }
+
+  it('are the same object until a file changes, appears or disappears', async () => {
+    const policies = openPolicies(root, later)
+    const first = await policies()
+    expect(await policies()).toBe(first)
+    write('recovery-policy.json', { recoveryChain: ['ann', 'human'] })
+    const second = await policies()
+    expect(second.recovery.recoveryChain).toEqual(['ann', 'human'])
+    expect(await policies()).toBe(second)
+    write('recovery-policy.json', { recoveryChain: ['bob', 'human'] })
+    expect((await policies()).recovery.recoveryChain).toEqual(['bob', 'human'])
+    rmSync(join(root, 'config', 'recovery-policy.json'))
+    expect((await policies()).recovery).toEqual(defaultRecovery)
+  })
+
+  it('are read again while a change is so recent that the next one could have the same time', async () => {
+    write('recovery-policy.json', { recoveryChain: ['ann', 'human'] })
+    const { ctimeMs } = statSync(join(root, 'config', 'recovery-policy.json'))
+    const policies = openPolicies(root, { wallMs: () => ctimeMs + 1_000 })
+    expect(await policies()).not.toBe(await policies())
+  })
+
+  it('report an invalid file each time, and work again when it is corrected', async () => {
+    const policies = openPolicies(root, later)
+    write('recovery-policy.json', '{')
+    await expect(policies()).rejects.toThrow('recovery-policy.json')
+    await expect(policies()).rejects.toThrow('recovery-policy.json')
+    write('recovery-policy.json', {})
+    expect((await policies()).recovery).toEqual(defaultRecovery)
+  })
+})
 
 describe('loading policies', () => {
   it('[H1.1] [H6.1] [H7.1] [H8.1] a task root without policy files gets the defaults', async () => {

@@ -9,7 +9,7 @@ import type { CachePorts } from '../../../board/dispatch/caches.js'
 import { countingContention, type Contention } from '../../../board/dispatch/contention.js'
 import { openBoard } from '../../../board/log/board.js'
 import type { Board } from '../../../board/log/task.js'
-import { loadPolicies, type BoardPolicies } from '../../../board/policies/load.js'
+import { loadPolicies, openPolicies, type BoardPolicies } from '../../../board/policies/load.js'
 import { boundedDisk } from '../../../ports/disk/bounded-disk.js'
 import { systemDisk, type Disk } from '../../../ports/disk/disk.js'
 import { uuidv7, type Ids } from '../../../ports/ids.js'
@@ -76,7 +76,8 @@ export async function openTaskRoot(options: RootOptions): Promise<OpenRoot> {
   }
   const ports = { clock: systemClock, random: systemRandom, log, ...defined({ signal }) }
   const read = { kind: 'local_state', name: 'reading the policies' } as const
-  const policies = () => retryCall(calls, read, () => loadPolicies(policyRoot), ports)
+  const load = openPolicies(policyRoot, systemClock)
+  const policies = () => retryCall(calls, read, load, ports)
   return { board, disk, alerts, contention, ids, log, settings, policies, calls, caches: { disk, ids, log } }
 }
 
