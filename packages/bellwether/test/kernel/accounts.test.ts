@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import { openKernel } from '../../src/kernel/kernel.js'
 import { releaseParked } from '../../src/kernel/verbs/accounts/accounts.js'
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
-import { reclaim } from '../../src/kernel/verbs/watchdog/watchdog.js'
+import { expireWaits, reclaim } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { openDatabase } from '../../src/ports/database/pool.js'
 import { kernelPerFile, project, target } from '../support/kernel.js'
 import { headOf, turnRow } from '../support/kernel-rows.js'
@@ -184,9 +184,9 @@ it('[W2.9] the deadline and the working time of a parked turn stand still, and t
   expect(await overdue()).toEqual([])
   const { ms } = await t.one<{ ms: number }>('select state.working_ms($1)::int as ms', turn.agentTurnId)
   expect(ms).toBeLessThan(160_000)
-  // The wait ended by its own deadline, and the account is still held: the turn is parked again.
+  // A worker ends the wait at its own deadline, while no PMO releases turns. The account is still held: the turn is parked again.
   await t.advance(hourSeconds)
-  await guardOn(t).step()
+  expect(await expireWaits(t.db, t.ids, target, fullWatchWindow)).toHaveLength(1)
   const [again] = await resumed()
   await t.kernel.park(again!, { account: 'g', until: await later(hourSeconds), reason }, 6 * hourSeconds)
   await t.advance(hourSeconds)

@@ -69,17 +69,21 @@ async function killedAt(point: Point): Promise<boolean> {
   const { name, folder, proxy, worker } = await openAgent(point.preset, (pidFile) =>
     'print' in point ? `stand-in: kill ${point.print} ${pidFile}` : '',
   )
+  const workers = [worker]
   try {
     if ('name' in point) proxy.stopAt(point, () => worker.signal('SIGKILL'))
     const turn = await processes.begin(name)
     const ended = processes.ended(turn)
     const first = await Promise.race([worker.ended.then(() => 'killed' as const), ended])
     // A worker that was killed after its last write has ended the turn.
-    if (first === 'killed') await processes.add('worker', { target: name })
+    if (first === 'killed') workers.push(await processes.add('worker', { target: name }))
     expect(await ended).toMatchObject({ error: null, outcome: 'success', task_events: 1 })
     expect(callsOf(point.preset, folder), JSON.stringify(point)).toEqual([1, 1, 1, 1, 1])
     return first === 'killed'
   } finally {
+    // Hundreds of points would leave hundreds of workers.
+    for (const one of workers) one.signal('SIGKILL')
+    await Promise.all(workers.map(({ ended }) => ended))
     await proxy.close()
   }
 }
