@@ -135,6 +135,28 @@ it('a grant covers the tool and the arguments that the person saw, for its agent
   expect(await revokeGrant(t.db, project, grant!.grant_id)).toBe(false)
 })
 
+it('a grant for one turn covers no other turn of its agent', async () => {
+  await t.agents('coder')
+  const { turn } = await asking()
+  const [approval] = await waiting()
+  await decide(approval!.approval_id, { scope: 'turn' })
+  const granted = (agentTurnId: string) =>
+    t.one(`select state.granted($1, 'coder', $2, 'deploy', '{"to": "production"}') as id`, project, agentTurnId)
+  const [grant] = await readGrants(t.db, project, 10)
+  expect(await granted(turn.agentTurnId)).toEqual({ id: grant!.grant_id })
+  expect(await granted('another-turn')).toEqual({ id: null })
+})
+
+it('asks no person for a call that another host has started and that may have run', async () => {
+  await t.agents('coder')
+  await suspendedTurn(t, 'coder', [{ toolCallId: 'm-1', toolName: 'deploy', args: {} }])
+  await t.kernel.startTool(project, 'm-1', 'host-1')
+  const asked = { projectId: project, toolCallId: 'm-1', withinSeconds: 600, runSeconds: 60 }
+  expect(await t.kernel.askForCall({ ...asked, host: 'host-2' })).toBe('gone')
+  expect(await waiting()).toEqual([])
+  expect(await t.kernel.askForCall({ ...asked, host: 'host-1' })).toBe('waiting')
+})
+
 it('a tool that only its host declares with approve: ask waits, too', async () => {
   await t.agents('coder')
   await suspendedTurn(t, 'coder', [{ toolCallId: 'm-1', toolName: 'deploy', args: { a: 1 } }])

@@ -34,6 +34,23 @@ it('stores a message once per id and delivers messages once, in order, as cards 
   ])
 })
 
+it('delivers messages in their order, however the database reads their rows', async () => {
+  await t.agents('order')
+  const turn = await t.running('order')
+  for (const text of ['one', 'two', 'three']) await say(turn.agentTurnId, text)
+  // An updated row is stored behind the others.
+  await t.all('update state.turn_messages set said_by = $2 where agent_turn_id = $1 and seq = 1', turn.agentTurnId, 'r')
+  const scans = ['enable_indexscan', 'enable_bitmapscan']
+  for (const scan of scans) await t.all(`alter function state.take_messages set ${scan} = off`)
+  const taken = await t.kernel.takeMessages(turn)
+  for (const scan of scans) await t.all(`alter function state.take_messages reset ${scan}`)
+  expect(taken).toMatchObject([{ text: 'one' }, { text: 'two' }, { text: 'three' }])
+  const cards = await cardsIn(t, (await headOf(t, 'order')).output_box_id)
+  const texts = cards.filter(({ type }) => type === 'task.instruction').map(({ content }) => content)
+  expect(texts).toEqual([{ text: 'one' }, { text: 'two' }, { text: 'three' }])
+  await deliverTurn(t, turn)
+})
+
 it('gives a message to the owner of the turn only, and keeps what waits for the next owner', async () => {
   await t.agents('b')
   const turn = await t.running('b')

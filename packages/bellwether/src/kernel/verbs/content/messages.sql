@@ -62,9 +62,10 @@ begin
   end if;
   v_now := state.now();
   for v_message in
-    update state.turn_messages m set delivered_at = v_now
-    where m.agent_turn_id = p_turn and m.delivered_at is null
-    returning m.seq, m.said_by, m.content, m.created_at
+    with taken as (update state.turn_messages m set delivered_at = v_now
+      where m.agent_turn_id = p_turn and m.delivered_at is null
+      returning m.seq, m.said_by, m.content, m.created_at)
+    select * from taken order by taken.seq
   loop
     insert into cards.cards (card_id, project_id, type, role, content, metadata, created_at)
     values (p_turn || '-m' || v_message.seq, p_project, 'task.instruction', 'user',

@@ -85,7 +85,10 @@ export async function takeMessages(db: Queryable, fence: Fence): Promise<readonl
   const { projectId, agentId, agentTurnId, turnEpoch } = fence
   const rows = await callWith<Taken>(db, 'take_messages', projectId, agentId, agentTurnId, turnEpoch)
   if (rows[0]?.what === 'stale') return 'stale'
-  return rows
-    .map(({ seq, said_by: saidBy, content: text, created_at: createdAt }) => ({ seq, saidBy, text, createdAt }))
-    .toSorted((one, other) => one.seq - other.seq)
+  return rows.map(({ seq, said_by: saidBy, content: text, created_at: createdAt }) => ({
+    seq,
+    saidBy,
+    text,
+    createdAt,
+  }))
 }
