@@ -1,7 +1,8 @@
 /** Quotas: which accounts wait for a limit of their provider, lifting a hold, and what was spent of the limits per day and month. */
+import { Terminal } from '@bellwether/protocol'
 import { readHolds, readSpending } from '../../kernel/reads/quotas.js'
 import type { Kernel } from '../../kernel/kernel.js'
-import { notFound, type Api } from '../api.js'
+import type { Api } from '../api.js'
 import { callerName } from '../auth.js'
 import { isUnlimited, mustBeUnlimited, mustReachAnyProject } from '../roles.js'
 
@@ -15,7 +16,11 @@ export function quotaRoutes(api: Api, { kernel }: { readonly kernel: Kernel }): 
   // An account serves all projects, so a limited key may not lift its hold.
   api('POST /quotas/lift', async ({ body, grant }) => {
     mustBeUnlimited(grant)
-    if (!(await kernel.endHold(body.account, callerName(grant)))) throw notFound(`hold of account "${body.account}"`)
+    if (!(await kernel.endHold(body.account, callerName(grant))))
+      throw new Terminal(`Account "${body.account}" is not held`, {
+        code: 'not_found',
+        hint: '`bellwether quotas` lists the accounts that are held.',
+      })
     return { account: body.account, status: 'lifted' }
   })
 }
