@@ -7,6 +7,7 @@ import { printError } from '../../src/cli/shared/output.js'
 import { loadTask } from '../../src/cli/work/task/task.js'
 import { systemDisk } from '../../src/ports/disk/disk.js'
 import { systemMachine } from '../../src/ports/disk/machine.js'
+import { findSandbox } from '../../src/ports/processes/sandbox/available.js'
 import { runCli, type Cli } from '../support/process.js'
 import { until } from '../support/until.js'
 
@@ -107,6 +108,18 @@ describe('bellwether task', () => {
     const events = (await task('watch', '--once', '--jsonl')).out.trim().split('\n')
     expect(events.map((line) => (JSON.parse(line) as { cursor: number }).cursor)).toEqual(events.map((_, at) => at + 1))
   })
+
+  it.runIf(findSandbox(undefined).kind !== undefined)(
+    'done and dispatch run verify commands in the sandbox, which shows nothing outside the task root',
+    async () => {
+      const outside = await mkdtemp(join(tmpdir(), 'bellwether-outside-'))
+      onTestFinished(() => rm(outside, { recursive: true, force: true }))
+      await json('add', 'One', '--verify', `test ! -e ${outside} && test -d ${root}/state`)
+      await json('add', 'Two', '--verify', `test ! -e ${outside}`)
+      expect(await task('done', 'T-1')).toMatchObject({ code: 0, out: 'T-1 is done\n' })
+      expect(await task('dispatch', 'T-2', '--command', `test -e ${outside} && echo done`)).toMatchObject({ code: 0 })
+    },
+  )
 
   it('task edit changes fields of a task, and task show names its creator and its events', async () => {
     await json('add', 'One', '--as', 'ann', '--verify', 'false', '--approval')

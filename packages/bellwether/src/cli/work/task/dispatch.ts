@@ -22,6 +22,7 @@ import { systemMachine } from '../../../ports/disk/machine.js'
 import { openDispatcher } from '../../../runtime/parts/board/board.js'
 import { collect } from '../../shared/options.js'
 import { exitCodes, print as printResult } from '../../shared/output.js'
+import { checksOf } from './checks.js'
 import { wholeNumber } from './queries.js'
 import { boardServer, onRoot, whoAmI, withCommon, type CommonFlags, type Opened } from './root.js'
 
@@ -106,7 +107,8 @@ function commandDispatcher(opened: Opened, command: string, flags: Flags): Dispa
     ids,
     log,
   })
-  return openDispatcher(opened, { spawner, evidence: localEvidence(board.root, ids), actor: whoAmI(flags) })
+  const evidence = localEvidence(board.root, ids)
+  return openDispatcher(opened, { spawner, evidence, actor: whoAmI(flags), sandbox: checksOf(opened) })
 }
 
 async function dispatchOne(

@@ -8,6 +8,7 @@ import { openDispatcher } from '../../../runtime/parts/board/board.js'
 import { openEvidence } from '../../../runtime/parts/board/evidence.js'
 import { collect } from '../../shared/options.js'
 import { print as printResult } from '../../shared/output.js'
+import { checksOf } from './checks.js'
 import { changed } from './edit.js'
 import { boardServer, onRoot, whoAmI, withCommon, type CommonFlags } from './root.js'
 
@@ -33,6 +34,7 @@ export function doneCommand(task: Command): void {
           spawner: noSpawner,
           evidence: openEvidence({ settings: opened.settings, root: board.root, ids }),
           actor: whoAmI(flags),
+          sandbox: checksOf(opened),
         })
         await finishChecked(dispatcher, id, {
           by: whoAmI(flags),

@@ -10,6 +10,7 @@ import { plain } from '../../../client/sanitize.js'
 import { openDispatcher } from '../../../runtime/parts/board/board.js'
 import { openEvidence } from '../../../runtime/parts/board/evidence.js'
 import { exitCodes, print as printResult } from '../../shared/output.js'
+import { checksOf } from './checks.js'
 import { noSpawner } from './done.js'
 import { changed } from './edit.js'
 import { boardServer, onRoot, whoAmI, withCommon, type CommonFlags, type Opened } from './root.js'
@@ -21,7 +22,7 @@ interface Flags extends CommonFlags {
 function dispatcherOf(opened: Opened, flags: Flags): Dispatcher {
   const { board, ids, settings } = opened
   const evidence = openEvidence({ settings, root: board.root, ids })
-  return openDispatcher(opened, { spawner: noSpawner, evidence, actor: whoAmI(flags) })
+  return openDispatcher(opened, { spawner: noSpawner, evidence, actor: whoAmI(flags), sandbox: checksOf(opened) })
 }
 
 export function mergeCommands(task: Command, finish: (code: number) => void): void {

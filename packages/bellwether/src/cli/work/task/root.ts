@@ -13,6 +13,7 @@ import type { OperatorPorts } from '../../../board/tasks/operator-commands.js'
 import { systemDisk } from '../../../ports/disk/disk.js'
 import { openTaskRoot, type OpenRoot } from '../../../runtime/parts/board/task-root.js'
 import { loadSettings } from '../../../settings/load.js'
+import type { Settings } from '../../../settings/schema.js'
 import { plain } from '../../../client/sanitize.js'
 
 export interface CommonFlags {
@@ -52,7 +53,8 @@ export function whoAmI(flags: CommonFlags): string {
 
 export function rootSettings(flags: CommonFlags) {
   const settings = loadSettings({ folder: process.cwd(), env: environment() })
-  return { root: resolve(flags.root ?? settings.board.root ?? '.'), settings: settings.board, notify: settings.notify }
+  const root = resolve(flags.root ?? settings.board.root ?? '.')
+  return { root, settings: settings.board, notify: settings.notify, all: settings }
 }
 
 // One line on a terminal.
@@ -74,6 +76,8 @@ function printStderr(word: string, fields: object, message: string): void {
 
 export interface Opened extends OpenRoot {
   readonly operator: OperatorPorts
+  /** All settings, of which `settings` are those of the board. */
+  readonly all: Settings
 }
 
 /** Opens the root, runs `work` and closes the root. `read`, `write`: the root must have tasks; `read` cannot write. */
@@ -82,12 +86,12 @@ export async function onRoot<T>(
   use: 'read' | 'write' | 'create',
   work: (opened: Opened) => Promise<T>,
 ): Promise<T> {
-  const { root, settings, notify } = rootSettings(flags)
+  const { root, settings, notify, all } = rootSettings(flags)
   if (use !== 'create') await checkTasks(root)
   const owner = `task:${whoAmI(flags)}`
   const opened = await openTaskRoot({ root, owner, settings, notify, log: commandLog, readOnly: use === 'read' })
   try {
-    return await work({ ...opened, operator: { board: opened.board, nowMs: () => systemClock.wallMs() } })
+    return await work({ ...opened, all, operator: { board: opened.board, nowMs: () => systemClock.wallMs() } })
   } finally {
     await opened.alerts.settled()
     await opened.board.close()
