@@ -102,7 +102,7 @@ describe('opening', () => {
   const wrong = (change: (url: URL) => void) => {
     const url = new URL(fresh.url)
     change(url)
-    return openDatabase({ url: url.href, connectTimeoutMs: 2_000 })
+    return openDatabase({ url: url.href, connectTimeoutMs: 60_000 })
   }
 
   it('explains an invalid URL without repeating its password', async () => {

@@ -196,7 +196,7 @@ describe('the NATS stream', () => {
   })
 
   it('throws stream_unavailable during an outage and then reports a conflict', async () => {
-    const stream = open({ timeoutMs: 1_000 })
+    const stream = open({ timeoutMs: 3_000 })
     await relay(stream, events(1, 5))
     await server.kill()
     await expect(stream.publish(events(6, 8))).rejects.toMatchObject({ name: 'Retryable', code: 'stream_unavailable' })
@@ -213,7 +213,7 @@ describe('the NATS stream', () => {
   })
 
   it('does not hang if the server stops responding', async () => {
-    const stream = open({ timeoutMs: 300 })
+    const stream = open({ timeoutMs: 5_000 })
     await stream.lastCursor()
     await server.freeze()
     await expect(stream.publish(events(1, 3))).rejects.toMatchObject({ code: 'stream_unavailable' })
