@@ -5,7 +5,7 @@ import { runCli, type Cli } from '../support/process.js'
 import { freshDatabase, testFolder } from '../support/postgres.js'
 
 const timings = {
-  WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: '2',
+  WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: '5',
   WORKER__WATCHDOG_INTERVAL_SECONDS: '0.5',
   WORKER__BEAT_SECONDS: '0.5',
   WORKER__POLL_SECONDS: '1',

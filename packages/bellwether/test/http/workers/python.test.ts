@@ -70,7 +70,7 @@ it('[T3.2a] [T8.1] a Python worker runs turns with and without a tool, stays wit
   // Longer than the processing timeout, so only beats have kept the turn.
   await until('some beats', async () => {
     const [row] = await processes.db.query<{ beaten: boolean }>({
-      text: `select updated_at > leased_at + interval '2.5 seconds' as beaten from state.agent_state_head where agent_id = 'ann'`,
+      text: `select updated_at > leased_at + interval '5.5 seconds' as beaten from state.agent_state_head where agent_id = 'ann'`,
     })
     return row?.beaten === true ? true : undefined
   })
