@@ -299,7 +299,7 @@ describe('the provider', () => {
 
   it('that does not answer costs no start of the server, and gives a clear error with other ways to sign in', async () => {
     await withServer(
-      { signIn: signInWith('http://127.0.0.1:1'), rates: { signIns: { perSecond: 0.1, burst: 2 } } },
+      { signIn: signInWith('http://127.0.0.1:1'), rates: { signIns: { perSecond: 0.001, burst: 2 } } },
       async (other) => {
         const { status, body, headers } = await other.post('/login/provider', {}, { key: null })
         expect([status, body.code, headers['retry-after']]).toEqual([503, 'provider_unavailable', '5'])
