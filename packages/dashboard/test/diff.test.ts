@@ -1,24 +1,9 @@
 /** The diff of a task on the board: by file, with comments that the next run gets. */
-import type { Page } from 'playwright-core'
-import { afterAll, beforeAll, expect, it } from 'vitest'
-import { openTab, screenshot, type Tab } from './support/browser.js'
-import { openFixture, type Fixture } from './support/server.js'
+import { beforeAll, expect, it } from 'vitest'
+import { screenshot } from './support/browser.js'
+import { fixture, openLive, page, tab } from './support/one-tab.js'
 
-let tab: Tab
-let page: Page
-let fixture: Fixture
-
-beforeAll(async () => {
-  ;[tab, fixture] = await Promise.all([openTab(), openFixture()])
-  page = tab.page
-  await page.goto(fixture.url)
-  await page.locator('[data-link=live]').waitFor()
-})
-
-afterAll(async () => {
-  await tab?.close()
-  await fixture?.close()
-})
+beforeAll(openLive)
 
 it('shows each file with its lines; comments on lines are kept, removed, and sent with the next try', async () => {
   const task = fixture.world.tasks.find(({ changes, failure }) => changes !== null && failure !== null)!

@@ -2,28 +2,16 @@
 import { gzipSync } from 'node:zlib'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Page } from 'playwright-core'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { home } from './support/build.js'
-import { openTab, type Tab } from './support/browser.js'
 import { needsPerson } from '../src/model/board.js'
-import { openFixture, type Fixture } from './support/server.js'
+import { fixture, page, tab } from './support/one-tab.js'
 import { questionOf } from './support/samples.js'
 import { turnId } from './support/strings.js'
 
-let fixture: Fixture
-let tab: Tab
-let page: Page
-
 beforeAll(async () => {
-  ;[tab, fixture] = await Promise.all([openTab(), openFixture({ agents: 10_000 })])
-  page = tab.page
+  fixture.reset({ agents: 10_000 })
   await page.goto(`${fixture.url}/p/demo/fleet`)
-})
-
-afterAll(async () => {
-  await tab?.close()
-  await fixture?.close()
 })
 
 async function openFleet(): Promise<void> {

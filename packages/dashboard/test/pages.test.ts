@@ -1,24 +1,12 @@
 /** Every page with data, wide and narrow, light and dark; empty, loading, failed, or with a response of an unexpected form. */
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { openTab, screenshot, violations, type Tab } from './support/browser.js'
-import { openFixture, type Fixture } from './support/server.js'
+import { afterEach, describe, expect, it } from 'vitest'
+import { screenshot, violations } from './support/browser.js'
+import { fixture, tab } from './support/one-tab.js'
 import { nameOf, pages } from './support/page-list.js'
-
-let tab: Tab
-let fixture: Fixture
-
-beforeAll(async () => {
-  ;[tab, fixture] = await Promise.all([openTab(), openFixture()])
-})
 
 afterEach(async () => {
   fixture.mood = 'ok'
   await tab.resize(1_280)
-})
-
-afterAll(async () => {
-  await tab?.close()
-  await fixture?.close()
 })
 
 const load = (path: string) => tab.page.goto(`${fixture.url}/p/demo${path}`)

@@ -1,27 +1,16 @@
 /** The transcript of a turn on its page: live, in pages, bounded, downloaded, and as plain text. */
 import { text } from 'node:stream/consumers'
-import type { Page } from 'playwright-core'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { openTab, screenshot, type Tab } from './support/browser.js'
-import { openFixture, type Fixture } from './support/server.js'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { screenshot } from './support/browser.js'
+import { fixture, page, tab } from './support/one-tab.js'
 import { turnId } from './support/strings.js'
 
-let tab: Tab
-let page: Page
-let fixture: Fixture
-
 beforeAll(async () => {
-  ;[tab, fixture] = await Promise.all([openTab(), openFixture({ key: 'right-key' })])
-  page = tab.page
+  fixture.reset({ key: 'right-key' })
   await page.goto(fixture.url)
   await page.getByLabel('API key').fill('right-key')
   await page.keyboard.press('Enter')
   await page.locator('[data-link=live]').waitFor()
-})
-
-afterAll(async () => {
-  await tab?.close()
-  await fixture?.close()
 })
 
 const section = () => page.getByRole('region', { name: 'Transcript' })

@@ -1,27 +1,14 @@
 /** The waterfall on the page of a turn: every kind of span, zoom by mouse and keyboard, details, and ten thousand spans. */
-import type { Page } from 'playwright-core'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { openTab, screenshot, type Tab } from './support/browser.js'
-import { openFixture, type Fixture } from './support/server.js'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { screenshot } from './support/browser.js'
+import { openLive, page, tab } from './support/one-tab.js'
 import { longTurn } from './support/spans-data.js'
 import { turnId } from './support/strings.js'
 
-let tab: Tab
-let page: Page
-let fixture: Fixture
-
 beforeAll(async () => {
-  ;[tab, fixture] = await Promise.all([openTab(), openFixture()])
-  page = tab.page
   // The turn still runs: with time, its axis would grow.
   await page.clock.setFixedTime(new Date())
-  await page.goto(fixture.url)
-  await page.locator('[data-link=live]').waitFor()
-})
-
-afterAll(async () => {
-  await tab?.close()
-  await fixture?.close()
+  await openLive()
 })
 
 const section = () => page.getByRole('region', { name: 'Waterfall' })

@@ -68,7 +68,7 @@ export const fileEvent = z.object({
 })
 export type FileEvent = Readonly<Omit<z.output<typeof fileEvent>, 'rows'>> & { readonly rows: readonly FileRow[] }
 
-export const ingestMetadata = z.looseObject({
+const ingestMetadata = z.looseObject({
   seq: z
     .number()
     .int()
@@ -160,7 +160,7 @@ export const pipeCommand = z.discriminatedUnion('type', [
 export type PipeCommand = z.infer<typeof pipeCommand>
 
 /** One health unit of either end. `depends_on` are keys `kind:name`. */
-export const healthUnit = z.looseObject({
+const healthUnit = z.looseObject({
   kind: z.enum(['source', 'sensor_pipe', 'sender', 'receiver', 'fusion_pipe', 'view']),
   name: word,
   state: z.enum(healthStates),

@@ -20,7 +20,7 @@ export function requestLine(
 }
 
 /** Percent-encodes text. A byte of a file name that is not UTF-8 (see file-names.ts) is sent as that byte. */
-export function encodeUrlText(text: string): string {
+function encodeUrlText(text: string): string {
   let encoded = ''
   for (const character of text) {
     const point = character.codePointAt(0)!

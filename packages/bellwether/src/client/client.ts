@@ -3,7 +3,7 @@
  * a timeout and an abort signal, every response a size limit. The key is sent only to the configured address. Responses are not parsed
  * with the schemas: the contract test does that for every route, a newer server may add fields and words, and a tree has up to 64 MiB.
  */
-import { defined, linkAbort, type Clock } from '@bellwether/base'
+import { type Clock, defined, linkAbort, objectOf, parseJson } from '@bellwether/base'
 import { InvalidInput, requestLine, Retryable, Terminal } from '@bellwether/protocol'
 import type {
   ResponseOf,
@@ -231,16 +231,8 @@ function hintFor(status: number): string | undefined {
 
 /** The text fields of a problem; none if the body is not JSON, for example from a proxy. */
 function problemFields(text: string): Readonly<Record<string, string>> {
-  try {
-    const body: unknown = JSON.parse(text)
-    if (typeof body !== 'object' || body === null) return {}
-    return Object.fromEntries(
-      Object.entries(body).filter((pair): pair is [string, string] => typeof pair[1] === 'string'),
-    )
-  } catch (error) {
-    if (error instanceof SyntaxError) return {}
-    throw error
-  }
+  const fields = Object.entries(objectOf(parseJson(text)))
+  return Object.fromEntries(fields.filter((pair): pair is [string, string] => typeof pair[1] === 'string'))
 }
 
 /** The URL of a server, without slashes at its end; rejects anything else. */

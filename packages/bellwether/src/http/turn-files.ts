@@ -3,6 +3,7 @@
  * changed; the kernel knows which turns worked at that moment and which only waited for a person. What people and other programs did in it
  * is not known. The search is bounded, and asks only views that the key can reach.
  */
+import { isObject, objectOf } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { TurnFile } from '@bellwether/protocol/http'
 import type { Fusion } from '../view/fusion.js'
@@ -275,8 +276,8 @@ function* changedWithin(
 
 /** `files` or `artifacts` of a deliverable or of its fields: texts, or objects with a `path`. Agents may write anything there. */
 function claimed(deliverable: unknown): { readonly paths: readonly string[]; readonly truncated: boolean } {
-  const content = isRecord(deliverable) ? deliverable : {}
-  const fields = Array.isArray(content['fields']) ? (content['fields'] as unknown[]).filter(isRecord) : []
+  const content = objectOf(deliverable)
+  const fields = Array.isArray(content['fields']) ? (content['fields'] as unknown[]).filter(isObject) : []
   const named = (name: unknown) => name === 'files' || name === 'artifacts'
   const lists = [
     ...Object.entries(content).filter(([name]) => named(name)),
@@ -285,14 +286,10 @@ function claimed(deliverable: unknown): { readonly paths: readonly string[]; rea
   const paths = new Set<string>()
   let truncated = false
   for (const item of lists.flat()) {
-    const path = typeof item === 'string' ? item : isRecord(item) ? item['path'] : undefined
+    const path = typeof item === 'string' ? item : isObject(item) ? item['path'] : undefined
     if (typeof path !== 'string' || path === '' || path.length > pathMax || path.includes('\0')) continue
     if (paths.size < filesMax) paths.add(path)
     else truncated = true
   }
   return { paths: [...paths], truncated }
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

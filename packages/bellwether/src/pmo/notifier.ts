@@ -3,7 +3,7 @@
  * beside those that boards and PMOs store, and sends what is due. Any number of PMOs share the work: a message is claimed before it is
  * sent. It is sent again only if a try failed or its PMO died before it could record the success; then it has the same id.
  */
-import { type Clock, errorMessage, type Log, type Random } from '@bellwether/base'
+import { type Clock, errorMessage, type Log, objectOf, type Random } from '@bellwether/base'
 import type { NoticeBody } from '@bellwether/protocol/http'
 import {
   claimNotices,
@@ -146,8 +146,8 @@ const oneLine = (text: string, max: number) => {
 
 function questionNotice(question: NewQuestion): NewNotice {
   const { project_id: projectId, tool_call_id: id, agent_id: agent, agent_turn_id: turn, deadline } = question
-  const args = (typeof question.arguments === 'object' ? question.arguments : null) as Record<string, unknown> | null
-  const textOf = (key: string) => (typeof args?.[key] === 'string' ? args[key] : undefined)
+  const args = objectOf(question.arguments)
+  const textOf = (key: string) => (typeof args[key] === 'string' ? args[key] : undefined)
   const to = textOf('to')
   const text = textOf('question') ?? textOf('text') ?? '(no text)'
   return {

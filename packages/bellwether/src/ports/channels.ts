@@ -39,7 +39,7 @@ function slackChannel(url: string, post: PostJson): Channel {
 }
 
 /** The text in Slack's markup. Text of agents can neither mention people nor make links. */
-export function slackText({ text, link, deadline }: NoticeBody): string {
+function slackText({ text, link, deadline }: NoticeBody): string {
   const escaped = text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
   const due = deadline === undefined ? '' : ` (answer by ${deadline})`
   return `${escaped}${due}${link === undefined ? '' : `\n<${link}|Open in Bellwether>`}`

@@ -16,7 +16,7 @@ export interface GitHistory {
 
 const timeoutMs = 10_000
 // Larger files have no diff that a person would read.
-export const gitFileMaxBytes = 1_048_576
+const gitFileMaxBytes = 1_048_576
 // All files of one request together.
 const outputMaxBytes = 16 * 1_048_576
 

@@ -1,4 +1,5 @@
 /** Formats a line of a log: as safe JSON, or for people. Pure. */
+import { isObject, type JsonObject, parseJson, textOrJson } from '@bellwether/base'
 import { escapeUnsafe, plain } from '../client/sanitize.js'
 
 const marks: Readonly<Record<number, string>> = { 30: ' ', 40: '!', 50: '✗', 60: '✗' }
@@ -13,20 +14,13 @@ export function readableLine(line: string): string {
   if (found === undefined) return plain(line)
   const { level, time, msg, err, process: _process, host: _host, ...rest } = found
   const timeOfDay = typeof time === 'number' ? new Date(time).toTimeString().slice(0, 8) : ''
-  const fields = Object.entries(rest).map(
-    ([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`,
-  )
-  const cause = typeof err === 'object' && err !== null && 'message' in err ? [`(${String(err.message)})`] : []
+  const fields = Object.entries(rest).map(([name, value]) => `${name}=${textOrJson(value)}`)
+  const cause = isObject(err) && 'message' in err ? [`(${String(err['message'])})`] : []
   return plain([timeOfDay, marks[Number(level)] ?? ' ', String(msg), ...cause, ...fields].join(' '))
 }
 
 /** Undefined for a line that no logger wrote, such as the stack of a crash. */
-export function parsedLine(line: string): Readonly<Record<string, unknown>> | undefined {
-  if (!line.startsWith('{')) return undefined
-  try {
-    return JSON.parse(line) as Record<string, unknown>
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error
-    return undefined
-  }
+export function parsedLine(line: string): JsonObject | undefined {
+  const parsed = line.startsWith('{') ? parseJson(line) : undefined
+  return isObject(parsed) ? parsed : undefined
 }

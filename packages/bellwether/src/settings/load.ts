@@ -5,7 +5,7 @@
  */
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
-import { errorMessage, hasCode, type Environment } from '@bellwether/base'
+import { type Environment, errorMessage, hasCode, isObject } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type * as toml from 'smol-toml'
 import { nearest } from './nearest.js'
@@ -90,7 +90,7 @@ function collectFile(into: Collected, path: string): void {
     if (!sectionNames.has(section)) {
       const meant = nearest(section, [...sectionNames])
       into.problems.push(`${location(section)}: unknown section [${section}]; did you mean [${meant}]?`)
-    } else if (typeof table !== 'object' || table === null || Array.isArray(table) || table instanceof Date) {
+    } else if (!isObject(table) || table instanceof Date) {
       into.problems.push(`${location(section)}: ${section} must be a section: write [${section}] and its keys below it`)
     } else {
       for (const [key, value] of Object.entries(table as Record<string, unknown>)) {

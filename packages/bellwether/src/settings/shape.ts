@@ -2,6 +2,7 @@
  * Small schemas for the files and log fields that short commands read. They stand in for zod there, because loading zod takes half of
  * the CPU time of `task list`. A shape checks a value, reports every problem with its path, and returns a copy without unknown keys.
  */
+import { isObject } from '@bellwether/base'
 
 export interface Issue {
   readonly path: readonly string[]
@@ -148,9 +149,6 @@ type ObjectOf<F> = { [K in Exclude<keyof F, OptionalKeys<F>>]: ValueOf<F[K]> } &
 export interface ObjectShape<F extends Fields> extends Shape<ObjectOf<F>> {
   readonly fields: F
 }
-
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 function checkedObject<F extends Fields>(fields: F, isStrict: boolean): ObjectShape<F> {
   const entries = Object.entries(fields)

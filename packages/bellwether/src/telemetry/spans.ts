@@ -2,7 +2,7 @@
  * Converts ended turns to spans: the turn below its caller, and in it the enqueue, the dispatch, the steps with their tool calls, and
  * the delivery. Interventions are events of the turn's span. Pure: the same rows give the same spans.
  */
-import { defined } from '@bellwether/base'
+import { defined, objectOf } from '@bellwether/base'
 import { SpanKind, SpanStatusCode, TraceFlags, type Attributes, type HrTime } from '@opentelemetry/api'
 import type { Resource } from '@opentelemetry/resources'
 import type { ReadableSpan, TimedEvent } from '@opentelemetry/sdk-trace-node'
@@ -117,7 +117,7 @@ function turnAttributes(turn: EndedTurnRow): Attributes {
 
 function stepDraft(step: EndedStep, turnId: string, turn: EndedTurnRow): Draft {
   const { usage, model, duration_ms: durationMs } = step.metadata
-  const used = typeof usage === 'object' && usage !== null ? (usage as Record<string, unknown>) : {}
+  const used = objectOf(usage)
   const to = step.ended_at ?? turn.ended_at
   // A step that was recorded once, at its end, carries its duration.
   const tookMs = typeof durationMs === 'number' && durationMs > 0 ? durationMs : 0

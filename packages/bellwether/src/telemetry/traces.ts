@@ -23,7 +23,6 @@ export interface TracesOptions {
   readonly headers?: Readonly<Record<string, string>>
   /** The share of traces that is exported, from 0 to 1. */
   readonly ratio?: number | undefined
-  readonly serviceName?: string
 }
 
 export interface Traces {
@@ -45,7 +44,7 @@ const turnsMax = 50
 
 export function openTraces(options: TracesOptions): Traces {
   const { db, clock, ratio = 1 } = options
-  const resource = resourceFromAttributes({ 'service.name': options.serviceName ?? 'bellwether' })
+  const resource = resourceFromAttributes({ 'service.name': 'bellwether' })
   const exporter: SpanExporter = new OTLPTraceExporter({
     url: tracesUrl(options.endpoint),
     timeoutMillis: exportMs,

@@ -33,7 +33,7 @@ export interface Fusion {
 }
 
 /** Much shorter than every timeout, much longer than one sweep takes. */
-export const sweepMs = 500
+const sweepMs = 500
 
 export function openFusion(options: FusionOptions): Fusion {
   const { clock, ids, log, random } = options

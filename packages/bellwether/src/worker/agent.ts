@@ -1,4 +1,5 @@
 /** A function agent: called with a turn, it returns how the turn continues. It is called again after each wait and reads its state from the cards. */
+import { objectOf } from '@bellwether/base'
 import { InvalidInput, type Activity } from '@bellwether/protocol'
 import type { Hold, Limit } from '../kernel/verbs/accounts/accounts.js'
 import type { Ask, BudgetLeft, Committed, Limits, Reserved, Used } from '../kernel/verbs/budgets/budgets.js'
@@ -153,7 +154,7 @@ export function functionIn(exported: unknown, name: string): ((...args: never[])
   if (typeof exported !== 'object' || exported === null || !Object.hasOwn(exported, name)) return undefined
   const entry = (exported as Readonly<Record<string, unknown>>)[name]
   if (isFunction(entry)) return entry
-  const run = typeof entry === 'object' && entry !== null && 'run' in entry ? entry.run : undefined
+  const run = objectOf(entry)['run']
   return isFunction(run) ? run : undefined
 }
 

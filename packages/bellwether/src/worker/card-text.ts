@@ -1,10 +1,6 @@
 /** Text from and for cards, as prompts, model conversations and people read it. Pure. */
+import { objectOf } from '@bellwether/base'
 import type { FieldSpec } from '../kernel/verbs/cards.js'
-
-/** The value if it is an object, else an empty one. */
-export function objectOf(value: unknown): Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {}
-}
 
 /** The content of a card as text: its `text` if it has one, else JSON. */
 export function textOf(content: unknown): string {

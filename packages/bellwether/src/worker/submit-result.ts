@@ -2,11 +2,11 @@
  * Decides whether a submitted result is complete. The result comes with a `submit_result` call, which ends the turn (T4.4), or as
  * a person's answer. Pure: callers act on the verdict. The kernel checks the required fields again on delivery (T4.2a).
  */
+import { isObject, objectOf } from '@bellwether/base'
 import type { FieldSpec } from '../kernel/verbs/cards.js'
 import type { Delivery } from '../kernel/verbs/turn/deliver.js'
 import type { ToolCall } from '../kernel/verbs/turn/suspend.js'
 import type { OfferedTool } from '../ports/model/model.js'
-import { objectOf } from './card-text.js'
 
 export const submitResultName = 'submit_result'
 
@@ -159,7 +159,7 @@ function hasType(value: unknown, type: string | undefined): boolean {
     case 'array':
       return Array.isArray(value)
     case 'object':
-      return typeof value === 'object' && value !== null && !Array.isArray(value)
+      return isObject(value)
     default:
       return true
   }

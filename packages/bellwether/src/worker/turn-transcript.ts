@@ -2,6 +2,7 @@
  * What one run of a turn adds to its transcript: entries of the agent, the tool calls with which it suspends, and their results. A takeover is noted
  * before the first entry of the new attempt, and results that an earlier attempt has written are not written again.
  */
+import { textOrJson } from '@bellwether/base'
 import { transcriptKinds } from '@bellwether/protocol'
 import type { ToolResult } from '@bellwether/protocol/http'
 import type { Kernel } from '../kernel/kernel.js'
@@ -44,7 +45,7 @@ export function turnTranscript(
           kind: toolName === askPerson ? 'question' : 'tool_call',
           callId: toolCallId,
           name: toolName,
-          content: textOf(args ?? {}),
+          content: textOrJson(args ?? {}),
         })
     },
     async results(results) {
@@ -52,7 +53,7 @@ export function turnTranscript(
       const written = turn.takenOver ? await readTranscriptResults(db, turn.agentTurnId) : new Set<string>()
       for (const { tool_call_id: callId, tool_name: name, status, result, error } of results) {
         if (written.has(callId)) continue
-        const content = textOf(status === 'success' ? result : { status, ...error, result: result ?? undefined })
+        const content = textOrJson(status === 'success' ? result : { status, ...error, result: result ?? undefined })
         say({ kind: name === askPerson ? 'answer' : 'tool_result', callId, name, content })
       }
     },
@@ -65,11 +66,9 @@ function checkedEntry(entry: NewTranscriptEntry | string): NewTranscriptEntry {
   const { kind, content, callId, name, continued } = entry
   return {
     kind: transcriptKinds.includes(kind) ? kind : 'note',
-    content: textOf(content),
+    content: textOrJson(content),
     continued: continued === true,
-    ...(callId === undefined ? {} : { callId: textOf(callId) }),
-    ...(name === undefined ? {} : { name: textOf(name) }),
+    ...(callId === undefined ? {} : { callId: textOrJson(callId) }),
+    ...(name === undefined ? {} : { name: textOrJson(name) }),
   }
 }
-
-const textOf = (value: unknown): string => (typeof value === 'string' ? value : (JSON.stringify(value) ?? ''))

@@ -1,11 +1,11 @@
 /** How commands reach a server, and the commands for keys and sign-in. commands.test.ts runs these tests against its own `up`. */
 import { statSync } from 'node:fs'
 import { createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { testFolder } from '../support/postgres.js'
 import { inProcess, type RunningUp } from './running-up.js'
+import { listen } from '../support/servers/listen.js'
 
 export function accessCommands(running: () => RunningUp): void {
   describe('bellwether keys, against a server', () => {
@@ -88,9 +88,9 @@ export function accessCommands(running: () => RunningUp): void {
     const at = (url: string, key = 'k') => inProcess(['turn', 'list', '--server', url, '--key', key])
     const serve = async (answer: RequestListener) => {
       const server = createServer(answer)
-      await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+      const port = await listen(server)
       onTestFinished(() => void server.close())
-      return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+      return `http://127.0.0.1:${port}`
     }
     expect(await at('http://127.0.0.1:9')).toMatchObject({
       code: 1,

@@ -1,7 +1,7 @@
 /** The typical mistakes of a newcomer. Each ends in an error that names the fix. */
 import { execFileSync } from 'node:child_process'
 import { mkdir, writeFile } from 'node:fs/promises'
-import { createServer, type AddressInfo } from 'node:net'
+import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { systemClock } from '@bellwether/base'
@@ -11,6 +11,7 @@ import { openReceiver } from '../../src/runtime/parts/listen.js'
 import { testFolder } from '../support/postgres.js'
 import { quietLog } from '../support/quiet-log.js'
 import { inProcess, type RunningUp } from './running-up.js'
+import { listen } from '../support/servers/listen.js'
 
 interface Mistake {
   readonly what: string
@@ -123,8 +124,7 @@ export function mistakes(up: RunningUp): readonly Mistake[] {
 
 async function listenTwice(): Promise<string> {
   const holder = createServer()
-  await new Promise<void>((resolve) => holder.listen(0, '127.0.0.1', resolve))
-  const { port } = holder.address() as AddressInfo
+  const port = await listen(holder)
   const over = new AbortController()
   const app = fastify()
   try {

@@ -1,9 +1,9 @@
 /** Limits of accounts, as model providers and coding agents report them: turns wait without a worker and continue by themselves. */
 import { readFile, rm, writeFile } from 'node:fs/promises'
-import { delimiter, join } from 'node:path'
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { releaseParked } from '../../src/kernel/verbs/accounts/accounts.js'
-import { codingAgentPath } from '../support/agents/coding-agents.js'
+import { onPath } from '../support/agents/coding-agents.js'
 import { openFakeProvider, type FakeProvider } from '../support/agents/fake-openai.js'
 import { headOf } from '../support/kernel-rows.js'
 import type { TestKernel } from '../support/kernel.js'
@@ -30,15 +30,11 @@ const parkedTurns = async (t: TestKernel) =>
 
 describe('coding agents', () => {
   let b: CommandSetup
-  const path = process.env['PATH']
+  onPath()
   beforeAll(async () => {
     b = await openCommandSetup()
-    process.env['PATH'] = `${codingAgentPath}${delimiter}${path}`
   })
-  afterAll(async () => {
-    process.env['PATH'] = path
-    await b.close()
-  })
+  afterAll(() => b.close())
 
   it.each(['claude', 'codex', 'gemini', 'opencode', 'aider'] as const)(
     'a turn of %s at the limit of its account waits until the reset that the program names, and then succeeds',

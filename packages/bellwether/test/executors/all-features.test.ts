@@ -1,7 +1,6 @@
 /** One turn that uses every feature, with real processes: tools, an MCP server, fifty children of which three fail, and a person. */
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { systemClock, systemRandom } from '@bellwether/base'
 import { expect, it, onTestFinished } from 'vitest'
@@ -14,6 +13,7 @@ import { freshDatabase, testFolder } from '../support/postgres.js'
 import { fakeMcp, runCli } from '../support/process.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
+import { listen } from '../support/servers/listen.js'
 
 const children = 50
 const lead = `---
@@ -75,8 +75,7 @@ it('[T4.4] [T3.1d] a turn with three tools, an MCP tool, fifty children of which
   const weather = createServer((request, response) => {
     response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ seen: request.url }))
   })
-  await new Promise<void>((resolve) => weather.listen(0, '127.0.0.1', resolve))
-  const { port } = weather.address() as AddressInfo
+  const port = await listen(weather)
   const tool = (name: string) => ({
     description: `Looks ${name}.`,
     url: `http://127.0.0.1:${port}/${name}`,

@@ -3,26 +3,22 @@ import { chmodSync, existsSync, readFileSync } from 'node:fs'
 import { createConnection } from 'node:net'
 import { createInterface } from 'node:readline'
 import { once } from 'node:events'
-import { delimiter, join } from 'node:path'
+import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { readApprovals } from '../../src/kernel/reads/approvals.js'
 import { runAs } from '../../src/ports/processes/run-as.js'
-import { codingAgentPath } from '../support/agents/coding-agents.js'
+import { onPath } from '../support/agents/coding-agents.js'
 import type { Cli } from '../support/process.js'
 import { until } from '../support/until.js'
 import { openCommandSetup, type CommandSetup } from './command-setup.js'
 import { openWorkerProcesses, project, type WorkerProcesses } from './worker-processes.js'
 
-const path = process.env['PATH']
 let b: CommandSetup
+onPath()
 beforeAll(async () => {
-  process.env['PATH'] = `${codingAgentPath}${delimiter}${path}`
   b = await openCommandSetup()
 })
-afterAll(async () => {
-  process.env['PATH'] = path
-  await b.close()
-})
+afterAll(() => b.close())
 
 const claude = (order: string) => `---\npreset: claude\napprove: ask\n---\n${order}\n`
 const kill = async (worker: Cli) => {

@@ -3,7 +3,7 @@
  * never throws, whatever is rung and whatever fails.
  */
 import { systemClock, type Log } from '@bellwether/base'
-import { createConnection, createServer, type AddressInfo } from 'node:net'
+import { createConnection, createServer } from 'node:net'
 import { connect } from '@nats-io/transport-node'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
@@ -16,6 +16,7 @@ import { freePort, startNats } from '../support/nats.js'
 import { manualTimeout } from '../support/manual-timeout.js'
 import { startOwnPostgres } from '../support/processes/own-postgres.js'
 import { until } from '../support/until.js'
+import { listen } from '../support/servers/listen.js'
 
 const eventually = (what: string, look: () => boolean) => until(what, async () => look() || undefined)
 
@@ -308,10 +309,10 @@ async function forgetfulPooler(to: URL) {
     socket.on('close', () => server.destroy()).on('error', () => undefined)
     server.on('close', () => socket.destroy()).on('error', () => undefined)
   })
-  await new Promise<void>((resolve) => pooler.listen(0, '127.0.0.1', resolve))
+  const port = await listen(pooler)
   const url = new URL(to)
   url.hostname = '127.0.0.1'
-  url.port = String((pooler.address() as AddressInfo).port)
+  url.port = String(port)
   return { url: url.href, bound: () => bound, close: () => pooler.close() }
 }
 

@@ -8,6 +8,7 @@ import { testFolder } from '../support/postgres.js'
 import { runCli, type Cli } from '../support/process.js'
 import { thorough, today } from '../support/thorough.js'
 import { until } from '../support/until.js'
+import { isAlive } from '../support/folder.js'
 
 const upPattern = /the server is up \(pid (\d+), database (\d+), workers (\d+), (\d+)\)/
 
@@ -16,15 +17,6 @@ beforeAll(async () => {
   cwd = await testFolder()
 })
 afterAll(() => rm(cwd, { recursive: true, force: true }))
-
-function isAlive(pid: number): boolean {
-  try {
-    return process.kill(pid, 0)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ESRCH') return false
-    throw error
-  }
-}
 
 function start(words: readonly string[] = ['--scripted'], env: Readonly<Record<string, string>> = {}): Cli {
   const demo = runCli(['demo', ...words], { cwd, env })

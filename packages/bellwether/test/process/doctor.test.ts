@@ -3,13 +3,13 @@ import { execFileSync } from 'node:child_process'
 import { chmodSync } from 'node:fs'
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
 import { initFolder } from '../../src/cli/start/init.js'
 import { examine } from '../../src/runtime/doctor/examine.js'
 import { checkClock } from '../../src/runtime/doctor/surroundings.js'
 import { testFolder } from '../support/postgres.js'
+import { listen } from '../support/servers/listen.js'
 
 async function tempFolder(): Promise<string> {
   const folder = await testFolder()
@@ -175,9 +175,8 @@ it('warns of token limits that end a real coding agent in its first task', async
 it('reports endpoints that do not accept connections, by the setting that names them', async () => {
   const folder = await tempFolder()
   const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const port = await listen(server)
   onTestFinished(() => void server.close())
-  const { port } = server.address() as AddressInfo
   await writeFile(join(folder, 'tools.json'), JSON.stringify({ tools: { weather: { url: 'http://127.0.0.1:1/w' } } }))
   const env = {
     BELLWETHER__NOTIFY__WEBHOOK_URL: `http://127.0.0.1:${port}/hook`,
@@ -196,9 +195,8 @@ it('the port of the own up is not a problem, that of another program is; a kille
   const dataDir = join(folder, 'data')
   await mkdir(dataDir, { mode: 0o700 })
   const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const port = await listen(server)
   onTestFinished(() => void server.close())
-  const { port } = server.address() as AddressInfo
   const env = { BELLWETHER__SERVER__PORT: String(port) }
   expect(await finding('port', folder, env)).toMatchObject({ state: 'bad', fix: expect.stringContaining('--port 0') })
   const up = (pid: number) =>

@@ -3,7 +3,7 @@
  * autopilot has asked, and nothing has answered. Other requests pass.
  */
 import { createServer, request, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { listen } from '../support/servers/listen.js'
 
 export interface HeldRequest {
   /** Sends the request on, and resolves when it is on its way. The response passes if there is one. */
@@ -51,9 +51,9 @@ export async function openEvidenceProxy(target: string): Promise<EvidenceProxy> 
         },
       })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const port = await listen(server)
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: `http://127.0.0.1:${port}`,
     next: (method) => new Promise((take) => waiting.push({ method, take })),
     async close() {
       server.closeAllConnections()

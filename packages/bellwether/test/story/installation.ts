@@ -6,16 +6,19 @@ import { existsSync, readFileSync } from 'node:fs'
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { systemClock, systemRandom } from '@bellwether/base'
-import { createKey } from '../../src/kernel/access/api-keys.js'
-import { uuidv7 } from '../../src/ports/ids.js'
 import { readProcess, readProcesses, type Process } from '../../src/ports/processes/proc.js'
 import { descendants } from '../support/processes/descendants.js'
 import { timings } from '../support/processes/fleet.js'
 import { followEvents, type EventReader } from '../support/follow-events.js'
-import { freePort } from '../support/nats.js'
 import { freshDatabase, testFolder, type FreshDatabase } from '../support/postgres.js'
-import { openSlots, retryingClient, settingsEnv, type Ask, type Slot } from '../support/processes/slots.js'
+import {
+  newServerAccess,
+  openSlots,
+  retryingClient,
+  settingsEnv,
+  type Ask,
+  type Slot,
+} from '../support/processes/slots.js'
 import { until } from '../support/until.js'
 import { openWebhookReceiver, type WebhookReceiver } from '../support/servers/webhook-receiver.js'
 import { openEvidenceProxy, type EvidenceProxy } from './evidence-proxy.js'
@@ -80,12 +83,7 @@ export async function startInstallation(): Promise<Installation> {
   const root = await testFolder()
   for (const folder of ['config', 'gates', 'agents']) await mkdir(join(root, folder))
   await writeFile(join(root, 'config', 'budget-policy.json'), JSON.stringify({ global: { maxTaskTokens: 5_000 } }))
-  const ports = { ids: uuidv7(systemClock, systemRandom), random: systemRandom }
-  const admin = await createKey(db, ports, { role: 'admin', by: 'test' })
-  const sensorKey = await createKey(db, ports, { role: 'sensor', view, by: 'test' })
-  const port = await freePort()
-  const url = `http://127.0.0.1:${port}`
-  const headers = { 'x-api-key': admin.key }
+  const { admin, sensorKey, port, url, headers } = await newServerAccess(db, view)
   const evidence = await openEvidenceProxy(url)
   const webhook = await openWebhookReceiver()
   const processes = openSlots(root, settingsEnv({ ...settings, DATABASE__URL: database.url }))

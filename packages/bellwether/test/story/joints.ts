@@ -97,13 +97,18 @@ const afterDelivery: Joint = {
   },
 }
 
+/** The board's request to the view for evidence of the task. */
+async function heldRequest(s: Installation, task: string) {
+  const request = s.evidence.next('POST')
+  await s.addTask(task)
+  return request
+}
+
 const evidenceSensor: Joint = {
   name: 'the sensor while the view is asked for evidence',
   from: 'view',
   async act(s, task) {
-    const asked = s.evidence.next('POST')
-    await s.addTask(task)
-    const held = await asked
+    const held = await heldRequest(s, task)
     await s.kill(s.sensor)
     await held.forward()
     await s.sensor.start()
@@ -114,9 +119,7 @@ const evidenceServer: Joint = {
   name: 'the server while the view waits for the sensor to prove the file',
   from: 'disk',
   async act(s, task) {
-    const asked = s.evidence.next('POST')
-    await s.addTask(task)
-    const held = await asked
+    const held = await heldRequest(s, task)
     s.sensor.cli.signal('SIGSTOP')
     await held.forward()
     await s.kill(s.server)

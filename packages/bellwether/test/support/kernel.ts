@@ -7,6 +7,7 @@ import { type Clock, systemClock, systemRandom } from '@bellwether/base'
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
+import type { NewTurn } from '../../src/kernel/verbs/turn/enqueue.js'
 import type { Bell, Ring } from '../../src/ports/bell/bell.js'
 import type { Database } from '../../src/ports/database/database.js'
 import { uuidv7, type Ids } from '../../src/ports/ids.js'
@@ -32,7 +33,7 @@ export interface TestKernel {
   agents(...names: string[]): Promise<void>
   claim(max?: number, workerId?: string): Promise<readonly ClaimedTurn[]>
   /** Enqueues and claims a turn of this agent. */
-  running(agentId: string): Promise<ClaimedTurn>
+  running(agentId: string, more?: Partial<NewTurn>): Promise<ClaimedTurn>
   one<Row extends object>(text: string, ...values: unknown[]): Promise<Row>
   all<Row extends object>(text: string, ...values: unknown[]): Promise<Row[]>
   drop(): Promise<void>
@@ -108,8 +109,8 @@ export async function testKernel({ time = 'stepped' }: TestKernelOptions = {}): 
     agents: (...names) =>
       kernel.putAgents(names.map((agentId) => ({ projectId: project, agentId, workerTarget: target }))),
     claim,
-    async running(agentId) {
-      await kernel.enqueue({ projectId: project, agentId, instruction: 'do it' })
+    async running(agentId, more) {
+      await kernel.enqueue({ projectId: project, agentId, instruction: 'do it', ...more })
       const turn = (await claim()).find((one) => one.agentId === agentId)
       if (turn === undefined) throw new Error(`agent ${agentId} was not claimed`)
       return turn

@@ -1,6 +1,6 @@
 /** A real OTLP receiver: accepts JSON on /v1/traces and stores every span by its id. */
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { listen } from '../support/servers/listen.js'
 
 export interface SeenSpan {
   readonly traceId: string
@@ -56,9 +56,9 @@ export async function startCollector(): Promise<Collector> {
       spans.set(span.spanId, { ...span, attributes, events: (span.events ?? []).map((event) => event.name) })
     }
   }
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const port = await listen(server)
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: `http://127.0.0.1:${port}`,
     spans,
     requests: () => requests,
     answer: (next) => void (code = next),

@@ -1,6 +1,5 @@
 /** HTTP tools against real servers on this machine: what they send, what they refuse, and servers that do wrong. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
@@ -10,6 +9,7 @@ import { checkArguments } from '../../src/worker/tools/arguments.js'
 import { readHttpTools } from '../../src/worker/tools/http-tools.js'
 import type { CallContext } from '../../src/worker/tools/tool.js'
 import { testFolder } from '../support/postgres.js'
+import { listen } from '../support/servers/listen.js'
 
 type Answer = (request: IncomingMessage, response: ServerResponse, body: string) => void
 let server: Server
@@ -25,10 +25,7 @@ const requests: {
 }[] = []
 const strayRequests: string[] = []
 
-const listen = async (on: Server) => {
-  await new Promise<void>((resolve) => on.listen(0, '127.0.0.1', resolve))
-  return `http://127.0.0.1:${(on.address() as AddressInfo).port}`
-}
+const urlOf = async (on: Server) => `http://127.0.0.1:${await listen(on)}`
 let elsewhere: string
 beforeAll(async () => {
   folder = await testFolder()
@@ -44,8 +41,8 @@ beforeAll(async () => {
     strayRequests.push(request.url ?? '')
     response.end('stolen')
   })
-  base = await listen(server)
-  elsewhere = await listen(other)
+  base = await urlOf(server)
+  elsewhere = await urlOf(other)
 })
 beforeEach(() => {
   requests.length = 0
@@ -188,7 +185,7 @@ describe('an HTTP tool call', () => {
 
   it('is not in doubt if no connection was made, and in doubt if the connection broke', async () => {
     const gone = createServer()
-    const nowhere = await listen(gone)
+    const nowhere = await urlOf(gone)
     gone.close()
     expect(await failure(run({ url: nowhere }))).toMatchObject({
       code: 'http_network',

@@ -1,6 +1,5 @@
 /** W2.5, W2.6, W2.2f: a target without live workers keeps its turns, and a worker that is back has time to take them. */
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { json } from 'node:stream/consumers'
 import { systemClock } from '@bellwether/base'
 import { afterEach, beforeEach, expect, it } from 'vitest'
@@ -18,6 +17,7 @@ import { recordedLog } from '../support/recorded-log.js'
 import { silentBell } from '../support/silent-bell.js'
 import { until } from '../support/until.js'
 import { guardAlone, pass, workerOn } from '../support/watchdog.js'
+import { listen } from '../support/servers/listen.js'
 
 let t: TestKernel
 beforeEach(async () => {
@@ -144,8 +144,8 @@ it('[W2.5] the PMO sends one alert to the webhook when the turns of a target beg
       response.writeHead(204).end()
     })
   })
-  await new Promise<void>((resolve) => hook.listen(0, '127.0.0.1', resolve))
-  const url = `http://127.0.0.1:${(hook.address() as AddressInfo).port}/`
+  const port = await listen(hook)
+  const url = `http://127.0.0.1:${port}/`
   const stop = new AbortController()
   const { log, lines } = recordedLog()
   const settings = loadSettings({ folder: '/', env: { BELLWETHER__NOTIFY__WEBHOOK_URL: url } })

@@ -3,6 +3,7 @@
  * request has a timeout and our headers; every failure is a `Problem` with a code, also if the server is unreachable. It
  * tracks the server's clock, because deadlines are in server time.
  */
+import { objectOf, parseJson } from '@bellwether/base'
 import type { ResponseOf, ParamsFor, QueryFor, RequestFor, RouteKey } from '@bellwether/protocol/http'
 import { requestLine } from '@bellwether/protocol/request-line'
 import { clock } from '../ports/clock.js'
@@ -129,18 +130,14 @@ function unreachable(isLate: boolean): Problem {
 }
 
 export function problemOf(status: number, text: string): Problem {
-  try {
-    const body = JSON.parse(text) as { code?: unknown; detail?: unknown; title?: unknown; hint?: unknown }
-    const textOf = (value: unknown) => (typeof value === 'string' ? value : undefined)
-    return new Problem(
-      status,
-      textOf(body.code) ?? 'rejected',
-      textOf(body.detail) ?? textOf(body.title) ?? `status ${status}`,
-      textOf(body.hint),
-    )
-  } catch {
-    return new Problem(status, 'rejected', `The server responded with ${status}.`)
-  }
+  const { code, detail, title, hint } = objectOf(parseJson(text))
+  const textOf = (value: unknown) => (typeof value === 'string' ? value : undefined)
+  return new Problem(
+    status,
+    textOf(code) ?? 'rejected',
+    textOf(detail) ?? textOf(title) ?? `The server responded with ${status}.`,
+    textOf(hint),
+  )
 }
 
 function noteTime(response: Response): void {

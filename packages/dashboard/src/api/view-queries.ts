@@ -63,6 +63,6 @@ export const searchQuery = (view: string, source: string | undefined, words: str
   })
 
 /** A pattern stays as it is; plain text matches anywhere in a name. */
-export function patternOf(words: string): string {
+function patternOf(words: string): string {
   return /[*?[\]]/.test(words) ? words : `*${words}*`
 }

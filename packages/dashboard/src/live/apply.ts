@@ -2,6 +2,7 @@
  * Applies events to the cache: rows on the page change in place, and every other query that an event may affect is
  * refetched at a bounded rate.
  */
+import { objectOf } from '@bellwether/base'
 import type { QueryClient, QueryKey } from '@tanstack/react-query'
 import type { Agents, LiveEvent } from '../api/types.js'
 import { patchAgents, patchTurns, type TurnPages } from './patch.js'
@@ -37,5 +38,5 @@ const isAboutPeople = (event: LiveEvent) => event.kind === 'task' || metadataOf(
 
 function metadataOf({ payload }: LiveEvent): Readonly<Record<string, unknown>> {
   const metadata = payload['metadata']
-  return typeof metadata === 'object' && metadata !== null ? (metadata as Record<string, unknown>) : {}
+  return objectOf(metadata)
 }

@@ -3,6 +3,7 @@
  * connection state. At most four updates per second; after a gap that cannot be filled (`reset`) everything is
  * refetched; a hidden tab releases its connection.
  */
+import { isObject, objectOf, parseJson } from '@bellwether/base'
 import { useQueryClient, type QueryClient } from '@tanstack/react-query'
 import { createContext, use, useEffect, useMemo, useState, type ReactNode } from 'react'
 import { urlOf } from '../api/client.js'
@@ -140,19 +141,6 @@ const kinds = ['task', 'state', 'step'] as const
 function eventsIn({ event, data }: Message): LiveEvent[] {
   const kind = kinds.find((one) => one === event)
   if (kind === undefined) return []
-  try {
-    const parsed = JSON.parse(data) as Partial<LiveEvent> | null
-    if (typeof parsed?.payload !== 'object' || parsed.payload === null) return []
-    return [
-      {
-        kind,
-        agent_turn_id: parsed.agent_turn_id ?? null,
-        payload: parsed.payload,
-        created_at: parsed.created_at ?? '',
-      },
-    ]
-  } catch {
-    // Not JSON, so not one of our events; the next refetch shows the current state.
-    return []
-  }
+  const { payload, agent_turn_id = null, created_at = '' } = objectOf(parseJson(data)) as Partial<LiveEvent>
+  return isObject(payload) ? [{ kind, agent_turn_id, payload, created_at }] : []
 }

@@ -2,12 +2,11 @@
  * Applies an event to cached data. Pure: returns the same object if nothing changed. An event of an older epoch
  * changes nothing, so events and responses may arrive in any order.
  */
+import { objectOf } from '@bellwether/base'
 import type { Agent, Agents, Head, LastTurn, LiveEvent, Turn } from '../api/types.js'
 import { headOf } from '../model/status.js'
 
 const text = (value: unknown) => (typeof value === 'string' ? value : null)
-const object = (value: unknown): Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
 
 export function patchAgents(before: Agents, events: readonly LiveEvent[]): Agents {
   const changed = new Map<string, Agent>()
@@ -33,7 +32,7 @@ function patchAgent(agent: Agent, event: LiveEvent): Agent {
   if (status === null || !Number.isFinite(epoch)) return agent
   const head = agent.state
   if (head !== null && epoch < head.turn_epoch) return agent
-  const metadata = object(event.payload['metadata'])
+  const metadata = objectOf(event.payload['metadata'])
   const isOver = headOf(status).isAtRest
   // The end of the previous turn must not end a turn that has started since with the same epoch.
   if (
@@ -132,7 +131,7 @@ function patchTurn(turn: Turn, event: LiveEvent): Turn {
     }
   const epoch = Number(event.payload['turn_epoch'])
   if (turn.turn_epoch !== null && epoch < turn.turn_epoch) return turn
-  const metadata = object(event.payload['metadata'])
+  const metadata = objectOf(event.payload['metadata'])
   // The agent is idle again; the task event carries the outcome.
   if (headOf(status).isAtRest) return turn
   return {

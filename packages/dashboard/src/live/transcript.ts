@@ -3,6 +3,7 @@
  * its stream, at most four updates per second. The stream stays open until the server has sent the last entry, also if the page knows earlier that the
  * turn has ended.
  */
+import { parseJson } from '@bellwether/base'
 import { useCallback, useEffect, useReducer, useState } from 'react'
 import { ask, Problem, urlOf } from '../api/client.js'
 import type { TranscriptEntry } from '../api/types.js'
@@ -123,11 +124,6 @@ export function useTranscript(project: string, turn: string, isRunning: boolean)
 function itemsIn({ event, data }: Message): (TranscriptEntry | 'end')[] {
   if (event === 'end') return ['end']
   if (event !== 'entry') return []
-  try {
-    const entry = JSON.parse(data) as TranscriptEntry | null
-    return typeof entry?.seq === 'number' && typeof entry.content === 'string' ? [entry] : []
-  } catch {
-    // Not JSON, so not one of our entries.
-    return []
-  }
+  const entry = parseJson(data) as TranscriptEntry | null | undefined
+  return typeof entry?.seq === 'number' && typeof entry.content === 'string' ? [entry] : []
 }

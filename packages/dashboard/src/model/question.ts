@@ -1,4 +1,5 @@
 /** A question to a person, parsed from a tool call's arguments, and the answer in the expected form. Pure. */
+import { isObject, objectOf, parseJson } from '@bellwether/base'
 import type { FieldSpec, Question, ToolAnswer } from '../api/types.js'
 import { jsonOf } from './text.js'
 
@@ -18,7 +19,7 @@ const listMax = 200
 
 export function questionIn(question: Pick<Question, 'arguments'>): ParsedQuestion {
   const raw = question.arguments
-  const args = typeof raw === 'object' && raw !== null ? (raw as Record<string, unknown>) : {}
+  const args = objectOf(raw)
   const list = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value.slice(0, listMax) : [])
   return {
     text: text(args['question']) ?? text(args['text']) ?? (typeof raw === 'string' ? raw : jsonOf(raw ?? '(no words)')),
@@ -31,7 +32,7 @@ export function questionIn(question: Pick<Question, 'arguments'>): ParsedQuestio
 }
 
 function isField(value: unknown): value is FieldSpec {
-  return typeof value === 'object' && value !== null && 'name' in value && typeof value.name === 'string'
+  return typeof objectOf(value)['name'] === 'string'
 }
 
 /** Values by field. A map, because a field may be named `__proto__`. Text and choices are under `text`. */
@@ -84,12 +85,7 @@ function valueOf(field: FieldSpec, input: string): { readonly value: unknown } |
 }
 
 function json(input: string, type: 'array' | 'object'): { readonly value: unknown } | { readonly wrong: string } {
-  try {
-    const value: unknown = JSON.parse(input)
-    const fits =
-      type === 'array' ? Array.isArray(value) : typeof value === 'object' && value !== null && !Array.isArray(value)
-    return fits ? { value } : { wrong: `must be a JSON ${type}` }
-  } catch {
-    return { wrong: `must be a JSON ${type}` }
-  }
+  const value = parseJson(input)
+  const fits = type === 'array' ? Array.isArray(value) : isObject(value)
+  return fits ? { value } : { wrong: `must be a JSON ${type}` }
 }

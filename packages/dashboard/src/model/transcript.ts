@@ -2,11 +2,12 @@
  * The part of a transcript that the page shows: a bounded window of entries that grows at both ends, and the blocks that it becomes. A
  * window never separates an entry of kind `truncated` from the entry after it, because the server sends both with that entry. Pure.
  */
+import { parseJson } from '@bellwether/base'
 import type { TranscriptEntry } from '../api/types.js'
 import { questionIn } from './question.js'
 
 /** A longer window would make the browser slow. */
-export const windowMax = 600
+const windowMax = 600
 /** Pieces of one output are joined up to this length, so that the newest part of a long output is always a block of its own. */
 const blockChars = 4_000
 
@@ -128,7 +129,7 @@ export function blocksOf(entries: readonly TranscriptEntry[]): Block[] {
 
 /** The text of a question, whose entry has the arguments of the tool call. */
 export function questionText(content: string): string {
-  const args = parsed(content)
+  const args = parseJson(content)
   if (args === undefined) return content
   const { text, choices } = questionIn({ arguments: args })
   return choices.length === 0 ? text : `${text}\nChoices: ${choices.join(', ')}`
@@ -136,15 +137,6 @@ export function questionText(content: string): string {
 
 /** Arguments as indented JSON, if they are JSON. */
 export function indented(text: string): string {
-  const value = parsed(text)
+  const value = parseJson(text)
   return value === undefined ? text : JSON.stringify(value, null, 2)
-}
-
-/** Undefined if the text is not JSON: a piece of it, or a tool that takes text. */
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }

@@ -2,6 +2,7 @@
  * The timeline of a turn: inbox → steps → tools → deliverable, with watchdog interventions in between. Pure. Ordered
  * by time; entries with the same time are ordered by cause.
  */
+import { objectOf } from '@bellwether/base'
 import { dollars, reasonInWords } from '@bellwether/protocol/spending'
 import type { Card, Step, TurnBudget, TurnDetail, TurnIntervention, Wait } from '../api/types.js'
 import { compact, type BudgetUse } from './board.js'
@@ -115,20 +116,16 @@ export function originOf(turn: Pick<TurnDetail, 'message_type' | 'source_agent_i
 export function whyOf({ error, deliverable }: Pick<TurnDetail, 'error' | 'deliverable'>): string | null {
   if (error === null) return null
   const content = (deliverable?.fallback ?? null) === null ? undefined : deliverable?.content
-  const text = typeof content === 'object' && content !== null && 'text' in content ? content.text : undefined
+  const text = objectOf(content)['text']
   const [line = ''] = typeof text === 'string' ? text.trim().split('\n') : []
   return line === '' ? reasonInWords(error) : line
 }
 
 /** The named fields of a deliverable in order; empty if it has another form. */
 export function fieldsIn(content: unknown): { readonly name: string; readonly value: unknown }[] {
-  const list = typeof content === 'object' && content !== null && 'fields' in content ? content.fields : undefined
+  const list = objectOf(content)['fields']
   if (!Array.isArray(list)) return []
-  return list.flatMap((field: unknown) =>
-    typeof field === 'object' && field !== null && 'name' in field && typeof field.name === 'string'
-      ? [{ name: field.name, value: 'value' in field ? field.value : null }]
-      : [],
-  )
+  return list.map(objectOf).flatMap(({ name, value = null }) => (typeof name === 'string' ? [{ name, value }] : []))
 }
 
 /** The tokens that a step reported. */

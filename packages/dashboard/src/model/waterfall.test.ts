@@ -1,26 +1,18 @@
+import { spanWithoutDetails } from '@bellwether/protocol/http'
 import { expect, it } from 'vitest'
 import type { Span } from '../api/types.js'
 import { fullRange, moved, placeOf, rangeOf, rowsOf, ticks, titleOf, zoomed } from './waterfall.js'
 
 const at = (ms: number) => new Date(1_000_000 + ms).toISOString()
 const span = (id: string, from: number, to: number | null, more: Partial<Span> = {}): Span => ({
+  ...spanWithoutDetails,
   span_id: id,
   parent_span_id: null,
   kind: 'step',
   name: id,
   agent_turn_id: 't',
-  status: null,
   started_at: at(from),
   ended_at: to === null ? null : at(to),
-  error: null,
-  model: null,
-  tokens: null,
-  cost_micros: null,
-  first_token_ms: null,
-  tries: null,
-  call_card_id: null,
-  result_card_id: null,
-  transcript_seq: null,
   ...more,
 })
 const full = { fromMs: 0, toMs: 1_000 }

@@ -1,13 +1,16 @@
 /** One tab and one fixture server for all tests of the file that imports this: the tab keeps its compiled scripts. */
+import type { Page } from 'playwright-core'
 import { afterAll, beforeAll } from 'vitest'
 import { openTab, type Tab } from './browser.js'
 import { openFixture, type Fixture, type FixtureOptions } from './server.js'
 
-let tab: Tab
+export let tab: Tab
+export let page: Page
 export let fixture: Fixture
 
 beforeAll(async () => {
   ;[tab, fixture] = await Promise.all([openTab(), openFixture()])
+  page = tab.page
 })
 
 afterAll(async () => {
@@ -15,9 +18,14 @@ afterAll(async () => {
   await fixture?.close()
 })
 
+/** Opens the first page and waits for the event stream. */
+export async function openLive(): Promise<void> {
+  await page.goto(fixture.url)
+  await page.locator('[data-link=live]').waitFor()
+}
+
 /** Runs a test with new fixture data, and a tab without storage and cookies. */
 export async function using(options: FixtureOptions, act: (tab: Tab) => Promise<void>, width = 1_280): Promise<void> {
-  const { page } = tab
   if (page.url() !== 'about:blank')
     await page.evaluate(() => [localStorage, sessionStorage].forEach((store) => store.clear()))
   await page.goto('about:blank')

@@ -1,5 +1,5 @@
 /** The spans of the fixture's turns: every kind, one of them open; and a turn with as many as a response has. */
-import { spansMax } from '@bellwether/protocol/http'
+import { spansMax, spanWithoutDetails } from '@bellwether/protocol/http'
 import type { Span } from '../../src/api/types.js'
 import { turnId, type Say } from './strings.js'
 
@@ -7,20 +7,10 @@ import { turnId, type Say } from './strings.js'
 export const longTurn = turnId(5)
 
 const spanOf = (more: Partial<Span> & Pick<Span, 'span_id' | 'kind' | 'started_at'>): Span => ({
+  ...spanWithoutDetails,
   parent_span_id: 'run',
   name: '',
   agent_turn_id: turnId(0),
-  status: null,
-  ended_at: null,
-  error: null,
-  model: null,
-  tokens: null,
-  cost_micros: null,
-  first_token_ms: null,
-  tries: null,
-  call_card_id: null,
-  result_card_id: null,
-  transcript_seq: null,
   ...more,
 })
 

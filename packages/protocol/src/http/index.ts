@@ -100,7 +100,7 @@ export type { Component, HealthSummary } from './health.js'
 export type { AuditRow, KeyLine, KeyRow } from './keys.js'
 export { scheduleFile, scheduleName } from './schedules.js'
 export type { Fire, FireRow, Schedule, ScheduleDefinition, ScheduleInput, ScheduleRow } from './schedules.js'
-export { spansMax } from './spans.js'
+export { spansMax, spanWithoutDetails } from './spans.js'
 export type { Span, SpanRow } from './spans.js'
 export type { Question, QuestionRow } from './tool-calls.js'
 export type {

@@ -5,7 +5,7 @@ import { id, inProject, list, time, type Route, type Row } from './shapes.js'
 /** The most spans of one response. */
 export const spansMax = 10_000
 
-export const spanKinds = ['queue', 'run', 'step', 'tool', 'person', 'account', 'child'] as const
+const spanKinds = ['queue', 'run', 'step', 'tool', 'person', 'account', 'child'] as const
 
 const span = z.object({
   span_id: z.string(),
@@ -32,6 +32,21 @@ const span = z.object({
 })
 export type Span = z.output<typeof span>
 export type SpanRow = Row<z.input<typeof span>>
+
+/** What only some kinds of spans have. */
+export const spanWithoutDetails = {
+  status: null,
+  ended_at: null,
+  error: null,
+  model: null,
+  tokens: null,
+  cost_micros: null,
+  first_token_ms: null,
+  tries: null,
+  call_card_id: null,
+  result_card_id: null,
+  transcript_seq: null,
+} as const satisfies Partial<Span>
 
 export const spanRoutes = {
   'GET /projects/:project/turns/:turn/spans': {

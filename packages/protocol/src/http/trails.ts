@@ -92,7 +92,7 @@ export const trailDocument = z
 export type Trail = z.output<typeof trailDocument>
 export type TrailCard = Trail['cards'][number]
 
-export const trailExecutors = ['model', 'command', 'person', 'function', 'action', 'none'] as const
+const trailExecutors = ['model', 'command', 'person', 'function', 'action', 'none'] as const
 
 const replayStep = z.object({
   step: z.number().describe('`turn fork --at` takes it'),

@@ -9,7 +9,7 @@ import type { DirectoryResult, KnownDirectory } from '../scan/messages.js'
 // Directories and hot files together; at most about 300 MB. Further directories are read by every audit.
 const entriesMax = 2_000_000
 /** At least the time resolution of every filesystem in use (FAT: 2 s). */
-export const granularitySeconds = 2
+const granularitySeconds = 2
 
 interface Entry extends KnownDirectory {
   /** When this mtime was first seen, in monotonic ms. */

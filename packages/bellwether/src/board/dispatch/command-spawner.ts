@@ -5,14 +5,13 @@
  */
 import { budgetExceeded, budgetKeys, Terminal } from '@bellwether/protocol'
 import { join } from 'node:path'
-import { type Clock, defined, type Log, onAbort } from '@bellwether/base'
+import { type Clock, defined, type Log, onAbort, parseJson } from '@bellwether/base'
 import { z } from 'zod'
 import type { Disk } from '../../ports/disk/disk.js'
 import type { Machine } from '../../ports/disk/machine.js'
 import type { Ids } from '../../ports/ids.js'
 import { signalTo } from '../../ports/processes/kill-tree.js'
 import { runCommand } from '../../ports/processes/run-command.js'
-import { parseJson } from '../log/lines/json.js'
 import { parseResult } from './parse-result.js'
 import type { Spawner, SpawnRequest, TurnStatus } from '../ports.js'
 

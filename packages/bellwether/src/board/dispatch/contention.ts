@@ -9,8 +9,8 @@ import { LockContention } from '../log/locks/locks.js'
 import type { Alerts } from './alerts.js'
 import type { Board } from '../log/task.js'
 
-export const contentionWindowMs = 600_000
-export const contentionMax = 3
+const contentionWindowMs = 600_000
+const contentionMax = 3
 
 export interface Contention {
   /** All timeouts so far, for metrics. */

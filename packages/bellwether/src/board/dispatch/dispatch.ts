@@ -79,7 +79,7 @@ async function waitForEnd(
 }
 
 /** Waits until the turn has ended, the interval is over or the signal fires. */
-export async function endOrInterval(dispatcher: Dispatcher, runId: string, signal: AbortSignal): Promise<void> {
+async function endOrInterval(dispatcher: Dispatcher, runId: string, signal: AbortSignal): Promise<void> {
   const over = linkAbort(signal)
   const interval = dispatcher.clock.sleep(dispatcher.settings.intervalMs, over.signal)
   const ended = dispatcher.spawner.ended(runId, over.signal).then(

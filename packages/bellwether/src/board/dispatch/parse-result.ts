@@ -2,10 +2,11 @@
  * Parses the output of a command as a deliverable: a JSON object if the output or its last line is one, else the text. Usage
  * that is not a plain number counts as 0. Pure; the caller bounds the output.
  */
+import { type JsonObject, objectOf } from '@bellwether/base'
 import { parseObject } from '../policies/inside.js'
 
 export interface ParsedResult {
-  readonly deliverable: Readonly<Record<string, unknown>> | null
+  readonly deliverable: JsonObject | null
   readonly tokenUsage: number
 }
 
@@ -24,12 +25,9 @@ function objectIn(text: string): Record<string, unknown> | null {
 }
 
 /** The formats of common agent programs: a total, or input and output tokens. */
-function usageIn(value: Readonly<Record<string, unknown>>): number {
-  const usage = value['usage']
-  const table = typeof usage === 'object' && usage !== null ? (usage as Record<string, unknown>) : {}
-  const metrics = value['metrics']
-  const measured =
-    typeof metrics === 'object' && metrics !== null && 'tokenUsage' in metrics ? metrics.tokenUsage : null
+function usageIn(value: JsonObject): number {
+  const table = objectOf(value['usage'])
+  const measured = objectOf(value['metrics'])['tokenUsage']
   const total =
     number(value['tokenUsage']) ?? number(measured) ?? number(table['total_tokens']) ?? number(table['totalTokens'])
   if (total !== null) return total

@@ -2,6 +2,7 @@
  * The reports of dispatch and autopilot, with the keys that other programs rely on. `spawn` is written to the log with the
  * line that closes the run, so that a later reader gets the same report. Pure.
  */
+import { isObject } from '@bellwether/base'
 import type { DispatchReport, KnowledgeOutcome } from '@bellwether/protocol/http'
 import type { TurnStatus } from '../ports.js'
 import type { RecoveryDecision } from '../policies/recovery.js'
@@ -44,5 +45,5 @@ export function reportOf(task: Task, settledHere: boolean, knowledge: KnowledgeO
 
 export function spawnOf(task: Task): SpawnReport | null {
   const { spawn } = task.fields
-  return typeof spawn === 'object' && spawn !== null && 'metrics' in spawn ? (spawn as SpawnReport) : null
+  return isObject(spawn) && 'metrics' in spawn ? (spawn as SpawnReport) : null
 }

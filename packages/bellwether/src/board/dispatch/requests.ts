@@ -3,12 +3,9 @@
  * HTTP server owns methods, paths and status codes.
  */
 import { defined } from '@bellwether/base'
-import type { NewTask } from '@bellwether/protocol'
+import type { NewTask, TaskAction } from '@bellwether/protocol'
 import type { BodyOf, TaskPatch } from '@bellwether/protocol/http'
-import { runAutopilot } from './autopilot.js'
-import type { CachePorts } from './caches.js'
 import { readyRules, type Dispatcher } from './dispatcher.js'
-import { dispatch } from './dispatch.js'
 import { finishChecked } from './finish.js'
 import { addTask, blockTask, changeTask, claimTask, retryTask } from '../tasks/task-commands.js'
 import {
@@ -22,7 +19,10 @@ import {
   requireApproval,
   resume,
   unfreeze,
+  type OperatorPorts,
 } from '../tasks/operator-commands.js'
+import type { TaskEvent } from '../log/task.js'
+import type { RecoveryPolicy } from '../policies/recovery.js'
 import { rejected } from '../tasks/find-task.js'
 import { keepBranch, mergeTask, sendBack } from '../tasks/merge-commands.js'
 import { mergeQueued } from './merge.js'
@@ -30,9 +30,32 @@ import { releaseWorktree } from './workspace.js'
 import { mustKnowChecks } from '../policies/acceptance.js'
 import { policiesForReading } from '../policies/reading.js'
 import { reconcileTask } from './reconcile.js'
-import type { DispatchReport } from '@bellwether/protocol/http'
 import { worktreeOf } from '../tasks/task-fields.js'
 import { taskView, type TaskView } from '../tasks/task-view.js'
+
+export interface MovePorts extends OperatorPorts {
+  readonly recovery: () => Promise<RecoveryPolicy>
+}
+
+type MoveInput = Parameters<typeof sendBack>[2]
+type Move = (ports: MovePorts, taskId: string, input: MoveInput) => Promise<readonly TaskEvent[]>
+
+/** The actions on a task that only write to the log. */
+export const taskMoves = {
+  claim: (ports, taskId, { by }) => claimTask(ports, taskId, by),
+  block: blockTask,
+  escalate: async (ports, taskId, input) => escalate({ ...ports, recovery: await ports.recovery() }, taskId, input),
+  freeze,
+  unfreeze,
+  release,
+  approve,
+  reject,
+  require_approval: requireApproval,
+  abort,
+  merge: mergeTask,
+  send_back: sendBack,
+  keep: keepBranch,
+} as const satisfies Record<Exclude<TaskAction, 'done' | 'retry'>, Move>
 
 const statusActions = { claimed: 'claim', done: 'done', blocked: 'block' } as const
 
@@ -41,7 +64,11 @@ async function view(dispatcher: Dispatcher, taskId: string): Promise<TaskView> {
   return taskView(dispatcher.board.state, taskId, dispatcher.clock.wallMs(), rules)
 }
 
-const portsOf = (dispatcher: Dispatcher) => ({ board: dispatcher.board, nowMs: () => dispatcher.clock.wallMs() })
+const portsOf = (dispatcher: Dispatcher): MovePorts => ({
+  board: dispatcher.board,
+  nowMs: () => dispatcher.clock.wallMs(),
+  recovery: async () => (await dispatcher.policies()).recovery,
+})
 
 /** POST /board/tasks */
 export async function createRequest(dispatcher: Dispatcher, task: NewTask, by: string): Promise<TaskView> {
@@ -70,79 +97,19 @@ export async function patchRequest(
   }
   const ports = portsOf(dispatcher)
   const input = { by, ...defined({ reason }) }
-  switch (selected) {
-    case 'claim':
-      await claimTask(ports, taskId, by)
-      break
-    case 'done':
-      await finishChecked(dispatcher, taskId, { by, ...defined({ files, note: reason, unchecked }) })
-      break
-    case 'block':
-      await blockTask(ports, taskId, input)
-      break
-    case 'escalate':
-      await escalate({ ...ports, recovery: (await dispatcher.policies()).recovery }, taskId, input)
-      break
-    case 'freeze':
-      await freeze(ports, taskId, input)
-      break
-    case 'unfreeze':
-      await unfreeze(ports, taskId, input)
-      break
-    case 'release':
-      await release(ports, taskId, input)
-      break
-    case 'approve':
-      await approve(ports, taskId, input)
-      break
-    case 'reject':
-      await reject(ports, taskId, input)
-      break
-    case 'require_approval':
-      await requireApproval(ports, taskId, input)
-      break
-    case 'abort':
-      await abort(ports, taskId, input)
-      // The abort is recorded; this only stops the turn sooner.
-      await reconcileTask(dispatcher, taskId)
-      break
-    case 'merge':
-      await mergeTask(ports, taskId, input)
-      await mergeQueued(dispatcher, await dispatcher.policies())
-      break
-    case 'send_back':
-      await sendBack(ports, taskId, { ...input, comments })
-      break
-    case 'keep':
-      await keepBranch(ports, taskId, input)
-      break
-    case 'retry':
-      await retryTask({ ...ports, firstAgent: dispatcher.settings.firstAgent }, taskId, {
-        ...input,
-        comments,
-        ...defined({ agent, freshBudget }),
-      })
-      break
-  }
+  if (selected === 'done')
+    await finishChecked(dispatcher, taskId, { by, ...defined({ files, note: reason, unchecked }) })
+  else if (selected === 'retry') {
+    const retry = { ...input, comments, ...defined({ agent, freshBudget }) }
+    await retryTask({ ...ports, firstAgent: dispatcher.settings.firstAgent }, taskId, retry)
+  } else await taskMoves[selected](ports, taskId, { ...input, ...defined({ comments }) })
+  // The abort is recorded; this only stops the turn sooner.
+  if (selected === 'abort') await reconcileTask(dispatcher, taskId)
+  if (selected === 'merge') await mergeQueued(dispatcher, await dispatcher.policies())
   const changed = dispatcher.board.state.tasks.get(taskId)
   if (changed !== undefined && worktreeOf(changed) !== null)
     await releaseWorktree(dispatcher, await dispatcher.policies(), taskId)
   return view(dispatcher, taskId)
-}
-
-/** POST /board/tasks/{id}/dispatch */
-export function dispatchRequest(dispatcher: Dispatcher, taskId: string, signal: AbortSignal): Promise<DispatchReport> {
-  return dispatch(dispatcher, taskId, signal)
-}
-
-/** POST /board/autopilot */
-export function autopilotRequest(
-  dispatcher: Dispatcher,
-  caches: CachePorts,
-  { maxSteps }: BodyOf<'POST /board/autopilot'>,
-  signal: AbortSignal,
-): ReturnType<typeof runAutopilot> {
-  return runAutopilot(dispatcher, caches, { maxSteps, signal })
 }
 
 /** POST /board/control: pauses or resumes the whole board. */

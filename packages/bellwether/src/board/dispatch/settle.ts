@@ -201,7 +201,7 @@ async function backfillLesson(
 }
 
 /** Pure. No draft: the run is already closed. */
-export function closingDrafts(
+function closingDrafts(
   state: BoardState,
   policies: DispatchPolicies,
   { taskId, runId }: RunName,

@@ -3,8 +3,8 @@
  * once, in log order. A cursor is the number of events before it. If the log was replaced by a shorter one, the page says
  * `reset` instead of hiding a gap. One reader serves any number of listeners.
  */
+import { parseJson } from '@bellwether/base'
 import type { Disk, LogFile } from '../../ports/disk/disk.js'
-import { parseJson } from './lines/json.js'
 import { Reader } from './fold/replay.js'
 import { scanLines } from './lines/scan.js'
 import type { TaskEvent } from './task.js'

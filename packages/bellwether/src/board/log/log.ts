@@ -3,12 +3,11 @@
  * again with the same ids, which count once. No line is ever cut: its writer may be alive. The caller holds the lock.
  */
 import { join } from 'node:path'
-import type { Log } from '@bellwether/base'
+import { type Log, parseJson } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import type { Disk, LogFile } from '../../ports/disk/disk.js'
 import { EventIdIndex, EventIdIndexLost } from './fold/event-id-index.js'
 import type { Fold } from './fold/fold.js'
-import { parseJson } from './lines/json.js'
 import { lineAt } from './lines/line-at.js'
 import { Reader, type ReplayReport } from './fold/replay.js'
 import { resume } from './resume.js'

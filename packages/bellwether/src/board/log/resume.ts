@@ -5,10 +5,10 @@
  */
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
+import { parseJson } from '@bellwether/base'
 import type { Disk, LogFile } from '../../ports/disk/disk.js'
 import { integer, nullable, object, oneOf, record, text, valid } from '../../settings/shape.js'
 import { EventIdIndex } from './fold/event-id-index.js'
-import { parseJson } from './lines/json.js'
 import { Fold, type Problem } from './fold/fold.js'
 import { Reader } from './fold/replay.js'
 import { isIdsFile, markOf, sealOf } from './resume-point.js'

@@ -373,7 +373,7 @@ export function purseOf(policy: BudgetPolicy, task: Task, agent: string): TaskPu
   }
 }
 
-export function asBudgetEntry(value: unknown): BudgetEntry | undefined {
+function asBudgetEntry(value: unknown): BudgetEntry | undefined {
   return valid(entryShape, value)
 }
 

@@ -2,6 +2,7 @@
  * The recovery and budget entries of a task: read from its fields, and formatted for the state files of other programs.
  * Malformed entries count as absent. The same log gives the same bytes. Pure.
  */
+import { isObject } from '@bellwether/base'
 import type { Task } from '../log/task.js'
 
 /** The key of an entry in a state file: `taskId|reasonCode`, `taskId|agent`. */
@@ -18,7 +19,7 @@ export function isoSeconds(seconds: number): string {
 export function recordField<E>(task: Task, field: string, read: (value: unknown) => E | undefined): Map<string, E> {
   const found = new Map<string, E>()
   const value = Object.hasOwn(task.fields, field) ? task.fields[field] : undefined
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return found
+  if (!isObject(value)) return found
   for (const [name, raw] of Object.entries(value)) {
     const entry = read(raw)
     if (entry !== undefined) found.set(name, entry)

@@ -5,10 +5,9 @@
 import { constants } from 'node:fs'
 import { open, realpath } from 'node:fs/promises'
 import { isAbsolute, join, normalize, relative, sep } from 'node:path'
-import { errorCode, errorMessage } from '@bellwether/base'
+import { errorCode, errorMessage, isObject, type JsonObject } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Disk } from '../../ports/disk/disk.js'
-import { isObject, type JsonObject } from '../log/lines/json.js'
 
 type NotRead =
   | { readonly found: 'absent' }

@@ -40,7 +40,7 @@ export const knowledgeFile: PolicyFile<KnowledgePolicy> = {
   about: 'Which hints from earlier runs the next agent gets. Off unless "enabled" is true.',
 }
 
-export const categories = ['lessons', 'mistakes', 'patterns'] as const
+const categories = ['lessons', 'mistakes', 'patterns'] as const
 export type Category = (typeof categories)[number]
 
 export interface Hint {

@@ -5,10 +5,9 @@
  */
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Clock } from '@bellwether/base'
+import { isObject, type Clock, type JsonObject } from '@bellwether/base'
 import { InvalidInput, plural } from '@bellwether/protocol'
 import { parse, type Shape } from '../../settings/shape.js'
-import { isObject, type JsonObject } from '../log/lines/json.js'
 import { acceptanceFile, type AcceptancePolicy } from './acceptance-policy.js'
 import { budgetFile } from './budget.js'
 import { parseObject, readInside } from './inside.js'

@@ -213,7 +213,7 @@ export function overdue(policy: RecoveryPolicy, entry: RecoveryEntry, nowMs: num
   return { what: 'reminded', decision: decisionOf(reminded, cooling(reminded, nowMs)) }
 }
 
-export function asRecoveryEntry(value: unknown): RecoveryEntry | undefined {
+function asRecoveryEntry(value: unknown): RecoveryEntry | undefined {
   return valid(entryShape, value)
 }
 

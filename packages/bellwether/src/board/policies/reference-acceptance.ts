@@ -2,7 +2,7 @@
  * Translates config/acceptance-policy.json of the reference (`global`, `requireAny`, `verifyCommands`) into the board's form. Pure. A
  * key that has no meaning here is an error that names it.
  */
-import { defined } from '@bellwether/base'
+import { defined, isObject, type JsonObject, objectOf } from '@bellwether/base'
 import {
   either,
   flag,
@@ -17,7 +17,6 @@ import {
   unknown,
   type ValueOf,
 } from '../../settings/shape.js'
-import { isObject, type JsonObject } from '../log/lines/json.js'
 import type { acceptanceShape } from './acceptance-policy.js'
 import { bounds, nameMap } from './shape.js'
 
@@ -57,7 +56,7 @@ const ruleKeys = Object.keys(rules.fields)
 
 export const isReferenceAcceptance = (file: JsonObject): boolean =>
   Object.hasOwn(file, 'global') ||
-  Object.values(isObject(file['roles']) ? file['roles'] : {}).some(
+  Object.values(objectOf(file['roles'])).some(
     (role) => isObject(role) && ruleKeys.some((key) => key !== 'requireAny' && Object.hasOwn(role, key)),
   )
 

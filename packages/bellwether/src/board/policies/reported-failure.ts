@@ -3,7 +3,7 @@
  * exit code, or a text that begins with `[BLOCKED]` or contains such an object. A report of failure counts whatever files changed
  * (H6.5). Pure; acceptance.ts checks every other deliverable.
  */
-import { isObject, parseJson } from '../log/lines/json.js'
+import { isObject, parseJson } from '@bellwether/base'
 
 export interface ReportedFailure {
   readonly reasonCode: 'blocked_signal' | 'spawn_failed' | 'incomplete_output'

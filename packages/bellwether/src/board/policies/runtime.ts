@@ -3,7 +3,7 @@
  * complete form normalizes to exactly one version 2, and version 2 normalizes to itself. A valid explicit value is preserved.
  * Pure. repair/migrate-run.ts writes the file.
  */
-import { isObject, type JsonObject } from '../log/lines/json.js'
+import { isObject, type JsonObject } from '@bellwether/base'
 import { defaultCallPolicy, type RetryPolicy } from '../../ports/retry.js'
 import { valid, type Shape } from '../../settings/shape.js'
 import { referenceLimits } from './budget.js'

@@ -4,9 +4,8 @@
  * to them, and the report names what was taken and what was not. A crash repeats only what was not written.
  */
 import { join } from 'node:path'
-import type { Clock } from '@bellwether/base'
+import { type Clock, isObject, type JsonObject, parseJson } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import { isObject, parseJson, type JsonObject } from '../log/lines/json.js'
 import { parseObject, readInside } from '../policies/inside.js'
 import { normalize, runtimeFile } from '../policies/runtime.js'
 import { importStateFiles, type ImportPorts } from './import-state.js'

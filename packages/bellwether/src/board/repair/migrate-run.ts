@@ -14,7 +14,7 @@ import { isoSeconds } from '../policies/entries.js'
 import { bytesInside, folderInside, replaceFile, utf8 } from '../policies/inside.js'
 import { runtimeFile } from '../policies/runtime.js'
 
-export const backupFolder = 'state/config-migration-backups'
+const backupFolder = 'state/config-migration-backups'
 
 export interface Migration {
   readonly ok: boolean

@@ -3,8 +3,8 @@
  * governance (pause, freeze, aborts, approvals). A newer line of the log wins, finished work stays finished, and the result names
  * everything that is not taken. Pure; import-reference.ts reads the files and writes the lines.
  */
+import { isObject, objectOf, type JsonObject } from '@bellwether/base'
 import { z } from 'zod'
-import { isObject, type JsonObject } from '../log/lines/json.js'
 import { human } from '../policies/recovery.js'
 import { draftsAlongPath, statusPath } from '../tasks/status-path.js'
 import { taskStatuses, type BoardState, type Draft, type Task } from '../log/task.js'
@@ -110,7 +110,7 @@ export function takeGovernance(
   const signed = (reason: string) => ({ by: importActor, at, reason })
   if (control['paused'] === true) reasons.push('"paused" in state/governance.control.json')
   if (control['frozen'] === true) reasons.push('"frozen" in state/governance.control.json')
-  const aborts = isObject(control['aborts']) ? control['aborts'] : {}
+  const aborts = objectOf(control['aborts'])
   for (const [key, value] of Object.entries(aborts)) {
     if (key === 'tasks' && isObject(value)) {
       for (const [name, times] of Object.entries(value)) {
@@ -122,9 +122,9 @@ export function takeGovernance(
     } else if (Number(value) > 0)
       notTaken.push(`aborts.${key}: the board has no such counter; use task pause or task abort`)
   }
-  for (const [key, raw] of Object.entries(isObject(control['approvals']) ? control['approvals'] : {})) {
-    const approval = isObject(raw) ? raw : {}
-    const target = isObject(approval['target']) ? approval['target'] : {}
+  for (const [key, raw] of Object.entries(objectOf(control['approvals']))) {
+    const approval = objectOf(raw)
+    const target = objectOf(approval['target'])
     const verdict = text(approval['status']) ?? 'pending'
     const name = text(target['taskId'])
     const taskId = name === null ? undefined : ids.get(name.toUpperCase())

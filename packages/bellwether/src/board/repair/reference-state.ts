@@ -3,8 +3,8 @@
  * without an `entries` object around them. Pure. The board's own entries, which have more fields, are recognised. An entry
  * without a count, a task or a name is invalid; nothing is guessed.
  */
+import { isObject } from '@bellwether/base'
 import { z } from 'zod'
-import { isObject } from '../log/lines/json.js'
 import { noKinds, type BudgetEntry } from '../policies/budget.js'
 import { human, type RecoveryEntry } from '../policies/recovery.js'
 

@@ -2,6 +2,7 @@
  * Reads from a task why its last run was not accepted, what it answered and what it changed. The line that closed the run recorded it,
  * bounded. Fields of other programs and older versions read as nothing. Pure.
  */
+import { isObject } from '@bellwether/base'
 import { reasonInWords } from '@bellwether/protocol'
 import type { FailedCheck, TaskChanges, TaskFailure } from '@bellwether/protocol/http'
 import { flag, integer, list, nullable, number, object, oneOf, text, valid, withDefault } from '../../settings/shape.js'
@@ -106,8 +107,8 @@ export const changesOf = ({ fields }: Pick<Task, 'fields'>): TaskChanges | null 
 /** The summary or the text of the deliverable without what the failure says already; other fields as JSON. */
 export function resultOf(task: Pick<Task, 'status' | 'fields'>): string | null {
   const { deliverable } = task.fields
-  if (typeof deliverable !== 'object' || deliverable === null) return null
-  const { summary, text: words, fallback: _why, files: _files, ...others } = deliverable as Record<string, unknown>
+  if (!isObject(deliverable)) return null
+  const { summary, text: words, fallback: _why, files: _files, ...others } = deliverable
   const reason = failureOf(task)?.reason ?? ''
   const texts = [summary, words]
     .filter((part) => typeof part === 'string')

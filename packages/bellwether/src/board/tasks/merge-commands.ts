@@ -2,6 +2,7 @@
  * What a person decides about an accepted change in a worktree: merge it, send it back to its agent, or keep it on its branch. Also for a
  * change that could not be merged. Decided under the lock; dispatch/merge.ts merges.
  */
+import { isObject } from '@bellwether/base'
 import { feedbackPayload, type FeedbackInput } from './feedback.js'
 import { iso, mergingOf, openRun, type Merging } from './task-fields.js'
 import { rejected, taskIn } from './find-task.js'
@@ -84,7 +85,7 @@ export function sendBack(
       recovery: { [reasonCode]: entry },
       // The reason is in the error of the run.
       ...feedbackPayload(actor, { comments }, nowMs()),
-      ...(typeof spawn === 'object' && spawn !== null ? { spawn: { ...spawn, reasonCode, error } } : {}),
+      ...(isObject(spawn) ? { spawn: { ...spawn, reasonCode, error } } : {}),
     }
     return along(task, 'blocked', actor, payload)
   })

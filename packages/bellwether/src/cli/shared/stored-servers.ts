@@ -5,7 +5,7 @@
 import { closeSync, fstatSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { dirname, isAbsolute, join } from 'node:path'
-import { environment, errorMessage, hasCode, type Environment } from '@bellwether/base'
+import { environment, type Environment, errorMessage, hasCode, isObject } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 
 export interface StoredServer {
@@ -50,12 +50,7 @@ export function readServers(file = serversFile()): Servers {
 }
 
 const isServer = (value: unknown): value is StoredServer =>
-  typeof value === 'object' &&
-  value !== null &&
-  'url' in value &&
-  'key' in value &&
-  typeof value.url === 'string' &&
-  typeof value.key === 'string'
+  isObject(value) && typeof value['url'] === 'string' && typeof value['key'] === 'string'
 
 function unreadable(file: string, cause: unknown): InvalidInput {
   return new InvalidInput(`Cannot use ${file}: ${errorMessage(cause)}`, {

@@ -213,7 +213,7 @@ export function activityLine(activity: Activity, clock: Clock, paint: Paint, col
 // Enough names for one line.
 const namesMax = 5
 
-export function stoppingText(running: readonly RunningTurn[], drainSeconds: number, nowMs: number): string {
+function stoppingText(running: readonly RunningTurn[], drainSeconds: number, nowMs: number): string {
   if (running.length === 0) return 'Stopping: no turn runs; this takes a second or two.'
   const names = running
     .slice(0, namesMax)

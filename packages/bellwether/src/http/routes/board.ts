@@ -8,13 +8,9 @@ import { waitMaxSeconds, type TaskPatch } from '@bellwether/protocol/http'
 import type { FastifyRequest } from 'fastify'
 import type { CachePorts } from '../../board/dispatch/caches.js'
 import type { Dispatcher } from '../../board/dispatch/dispatcher.js'
-import {
-  autopilotRequest,
-  controlRequest,
-  createRequest,
-  dispatchRequest,
-  patchRequest,
-} from '../../board/dispatch/requests.js'
+import { runAutopilot } from '../../board/dispatch/autopilot.js'
+import { dispatch } from '../../board/dispatch/dispatch.js'
+import { controlRequest, createRequest, patchRequest } from '../../board/dispatch/requests.js'
 import type { Feed } from '../../board/log/feed.js'
 import { policiesForReading } from '../../board/policies/reading.js'
 import { taskIn } from '../../board/tasks/find-task.js'
@@ -132,14 +128,14 @@ export function boardRoutes(api: Api, parts: BoardParts, db: Queryable): void {
 
   api('POST /board/tasks/:task/dispatch', async (request, reply) => {
     const { task } = request.params
-    const report = await within(request, (signal) => dispatchRequest(dispatcher, task, signal))
+    const report = await within(request, (signal) => dispatch(dispatcher, task, signal))
     const known = dispatcher.board.state.tasks.get(task)
     if (known !== undefined && openRun(known) !== null) void reply.code(202)
     return report
   })
 
   api('POST /board/autopilot', (request) =>
-    within(request, (signal) => autopilotRequest(dispatcher, caches, request.body, signal)),
+    within(request, (signal) => runAutopilot(dispatcher, caches, { ...request.body, signal })),
   )
 
   api('POST /board/control', (request) => controlRequest(dispatcher, request.body, by(request)))

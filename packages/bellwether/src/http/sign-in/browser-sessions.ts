@@ -45,7 +45,7 @@ export const sessionCookie = 'bw_session'
 /** Carries the page secret. */
 export const sessionHeader = 'x-bellwether-session'
 /** Only the dashboard's own pages send it. */
-export const pageHeader = 'x-requested-with'
+const pageHeader = 'x-requested-with'
 export const linkMs = 600_000
 /** A working day. */
 export const sessionMs = 43_200_000

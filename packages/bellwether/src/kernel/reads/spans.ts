@@ -2,7 +2,7 @@
  * Reads what took time in a turn: queue, run, steps, tool calls, waits and children. Derived from the rows of the turn, with its transcript for
  * the calls that a program made itself. Reads only. Bounded: of more spans than fit, the first ones.
  */
-import { spansMax, type ChildTurnRow, type SpanRow } from '@bellwether/protocol/http'
+import { spansMax, spanWithoutDetails, type ChildTurnRow, type SpanRow } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
 import { cost, readChildTurns, tokens } from './turn-detail.js'
 
@@ -130,7 +130,8 @@ function childSpans(children: readonly ChildTurnRow[], parent: string): SpanRow[
   return children.flatMap(({ agent_turn_id: id, created_at: at, ...child }) => {
     const span_id = `turn ${id}`
     const own: SpanRow = {
-      ...noSpan,
+      ...spanWithoutDetails,
+      kind: 'child',
       span_id,
       parent_span_id: parent,
       name: child.agent_id ?? '',
@@ -144,15 +145,3 @@ function childSpans(children: readonly ChildTurnRow[], parent: string): SpanRow[
     return [...(at === null ? [] : [own]), ...childSpans(child.children, at === null ? parent : span_id)]
   })
 }
-
-const noSpan = {
-  kind: 'child',
-  model: null,
-  tokens: null,
-  cost_micros: null,
-  first_token_ms: null,
-  tries: null,
-  call_card_id: null,
-  result_card_id: null,
-  transcript_seq: null,
-} as const

@@ -26,7 +26,7 @@ import { timingOf, type Timing } from './timing.js'
 const schedulesMax = 1_000
 
 /** Throws InvalidInput that names the key. */
-export function checkedTiming(definition: ScheduleDefinition): Timing {
+function checkedTiming(definition: ScheduleDefinition): Timing {
   const timing = timingOf(definition)
   if ('problem' in timing)
     throw new InvalidInput(`Invalid schedule: "${timing.key}": ${timing.problem}`, {

@@ -27,7 +27,7 @@ export interface SkippedInstants {
 // An instant that is decided about within this time was not missed: a PMO may restart.
 export const graceMs = 60_000
 // More missed instants are not counted.
-export const missedCountMax = 1_000
+const missedCountMax = 1_000
 
 export type PlanKeys = Pick<ScheduleDefinition, 'missed' | 'missed_max' | 'overlap' | 'queue_max'>
 

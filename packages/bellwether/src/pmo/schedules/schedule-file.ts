@@ -13,7 +13,7 @@ export type ReadSchedule = { readonly definition: ScheduleDefinition } | { reado
 export const scheduleExt = '.toml'
 export const scheduleNameOf = (file: string) => basename(file, scheduleExt)
 // Longer than the longest instruction that a request may have.
-export const scheduleMaxBytes = 1_048_576
+const scheduleMaxBytes = 1_048_576
 const shownMax = 80
 
 /** Keys that a file may have at its top; `task` has those of a task. */

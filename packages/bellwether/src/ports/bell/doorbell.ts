@@ -9,10 +9,9 @@ import { chmod, link, lstat, mkdir, readdir, unlink, utimes } from 'node:fs/prom
 import { connect, createServer, type Server, type Socket } from 'node:net'
 import { tmpdir, userInfo } from 'node:os'
 import { dirname, join } from 'node:path'
-import { deferred, hasCode, type Clock, type Log } from '@bellwether/base'
+import { type Clock, deferred, hasCode, type Log, objectOf, parseJson } from '@bellwether/base'
 import { matches } from '@bellwether/protocol'
 import { PeerEnded, type Connection } from '../connections/connection-keeper.js'
-import { parseJson, payloadFrom } from './ring.js'
 
 /** A connection that receives messages. */
 export interface ListenConnection extends Connection {
@@ -118,7 +117,7 @@ async function joinHost({ path, onMessage, clock }: DoorbellOptions): Promise<Li
   socket.setTimeout(silentMs, () => destroy(new Error('the process that shares the bell is silent')))
   onLines(socket, (line) => {
     if (line === '') return
-    const { ready: isReady, subscribed } = payloadFrom(parseJson(line))
+    const { ready: isReady, subscribed } = objectOf(parseJson(line))
     if (isReady === true) ready.resolve(true)
     else if (typeof subscribed === 'number') acknowledged.get(subscribed)?.()
     else onMessage(line)
@@ -248,7 +247,7 @@ function welcome(socket: Socket, members: Set<Member>): void {
   // `close` follows every error.
   socket.on('error', () => undefined).on('close', () => members.delete(member))
   onLines(socket, (line) => {
-    const { subscribe, id, unsubscribe } = payloadFrom(parseJson(line))
+    const { subscribe, id, unsubscribe } = objectOf(parseJson(line))
     if (typeof subscribe === 'string') {
       // The member then listens itself.
       if (member.patterns.size >= patternsMax) return void socket.destroy()
@@ -267,7 +266,7 @@ function welcome(socket: Socket, members: Set<Member>): void {
 /** Sends a message to the members that wait for its subject. */
 function forward(text: string, members: ReadonlySet<Member>): void {
   if (members.size === 0 || text.includes('\n')) return
-  const { s: subject } = payloadFrom(parseJson(text))
+  const { s: subject } = objectOf(parseJson(text))
   if (typeof subject !== 'string') return
   for (const { socket, patterns } of members) {
     if (![...patterns.keys()].some((pattern) => matches(pattern, subject))) continue

@@ -2,7 +2,7 @@
  * Wraps a bell for a process that rings and listens: listeners in the same process are called at once, without a round trip
  * to the server. The ring is then sent to the other processes, and its echo is ignored here.
  */
-import type { Random } from '@bellwether/base'
+import { objectOf, type Random } from '@bellwether/base'
 import { matches } from '@bellwether/protocol'
 import type { Bell, Ring } from './bell.js'
 
@@ -10,8 +10,7 @@ export function inProcessBell(bell: Bell, random: Random): Bell {
   const listeners = new Set<{ readonly pattern: string; readonly onRing: (ring: Ring | undefined) => void }>()
   const processId = Buffer.from(random.bytes(6)).toString('hex')
   const isEcho = (ring: Ring | undefined): boolean => {
-    const metadata = ring?.payload['metadata']
-    return typeof metadata === 'object' && metadata !== null && 'from' in metadata && metadata.from === processId
+    return objectOf(ring?.payload['metadata'])['from'] === processId
   }
   let outgoing: Ring[] = []
   function flush(): Promise<void> {

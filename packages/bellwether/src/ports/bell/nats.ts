@@ -3,7 +3,7 @@
  * the server reads them, are dropped and counted instead of buffered. After every connection, once the server has the
  * subscriptions, all listeners are called without a ring. ports/stream publishes durable events.
  */
-import { type Clock, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
+import { type Clock, type Log, parseJson, type Random, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Msg, Subscription } from '@nats-io/transport-node'
 import { headers } from '@nats-io/transport-node'
@@ -11,7 +11,7 @@ import type { NatsAddress, NatsSession } from '../connections/nats.js'
 import { keepNatsConnected } from '../connections/nats.js'
 import { exchangeTimeoutMs } from '../retry.js'
 import type { Ring } from './bell.js'
-import { checkPattern, isSubject, isTraceparent, makeRing, parseJson, payloadText, notifyListener } from './ring.js'
+import { checkPattern, isSubject, isTraceparent, makeRing, payloadText, notifyListener } from './ring.js'
 import type { Listener, MonitoredBell } from './ring.js'
 
 export interface NatsBellOptions extends NatsAddress {

@@ -4,7 +4,16 @@
  * messages arrive (a pooler in transaction mode drops them) and logs one warning if they do not. notify-sender.ts sends; doorbell.ts
  * shares the LISTEN connection.
  */
-import { type Clock, deferred, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
+import {
+  type Clock,
+  deferred,
+  type Log,
+  objectOf,
+  parseJson,
+  type Random,
+  systemClock,
+  systemRandom,
+} from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { keepConnected } from '../connections/connection-keeper.js'
 import type { ConnectionKeeper } from '../connections/connection-keeper.js'
@@ -19,8 +28,6 @@ import {
   isTraceparent,
   messageMaxBytes,
   makeRing,
-  parseJson,
-  payloadFrom,
   payloadText,
   notifyListener,
 } from './ring.js'
@@ -67,7 +74,7 @@ export function notifyBell(options: NotifyBellOptions): MonitoredBell {
   let closed = false
 
   function receive(text: string): void {
-    const { s, p, t, probe } = payloadFrom(parseJson(text))
+    const { s, p, t, probe } = objectOf(parseJson(text))
     if (typeof probe === 'string') probes.get(probe)?.()
     if (typeof s !== 'string') return
     const ring = makeRing(s, p, t)

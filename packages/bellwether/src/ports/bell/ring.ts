@@ -3,7 +3,7 @@
  * becomes an empty one, and an invalid traceparent is dropped. Neither an invalid ring nor a throwing listener reaches the
  * caller.
  */
-import type { Log } from '@bellwether/base'
+import { type Log, objectOf } from '@bellwether/base'
 import { InvalidInput, matches } from '@bellwether/protocol'
 import type { Bell, Ring } from './bell.js'
 
@@ -66,24 +66,9 @@ export function payloadText(ring: Ring, log: Log): string {
   }
 }
 
-export function payloadFrom(value: unknown): Ring['payload'] {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return {}
-  return value as Ring['payload']
-}
-
 export function makeRing(subject: string, payload: unknown, traceparent: unknown): Ring {
-  const ring = { subject, payload: payloadFrom(payload) }
+  const ring = { subject, payload: objectOf(payload) }
   return isTraceparent(traceparent) ? { ...ring, traceparent } : ring
-}
-
-/** Undefined if the text is not JSON. */
-export function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text) as unknown
-  } catch {
-    // Any client of the database may ring, so text that is not JSON is expected.
-    return undefined
-  }
 }
 
 /** Calls one listener; if it throws, the error is logged and the other listeners still run. */

@@ -3,8 +3,8 @@
  * cards hold the result. Sending never waits, never throws and uses bounded memory; the next chunk that arrives counts the
  * characters that were dropped before it.
  */
+import { objectOf } from '@bellwether/base'
 import { defaultChannel, subjects } from '@bellwether/protocol'
-import { payloadFrom } from '../bell/ring.js'
 
 /** The turn that produced the text. */
 export interface ChunkTurn {
@@ -57,7 +57,7 @@ export function chunkSubject({ projectId, channelId = defaultChannel, agentId }:
 
 /** Undefined if the value is not a chunk: any client may have sent it. */
 export function readChunk(value: unknown): Chunk | undefined {
-  const { agent_id, agent_turn_id, turn_epoch, kind, text, seq, dropped } = payloadFrom(value)
+  const { agent_id, agent_turn_id, turn_epoch, kind, text, seq, dropped } = objectOf(value)
   if (typeof agent_id !== 'string' || typeof agent_turn_id !== 'string' || typeof kind !== 'string') return undefined
   if (typeof text !== 'string' || typeof seq !== 'number' || typeof turn_epoch !== 'number') return undefined
   return { agent_id, agent_turn_id, turn_epoch, kind, text, seq, ...(typeof dropped === 'number' ? { dropped } : {}) }

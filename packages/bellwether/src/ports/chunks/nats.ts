@@ -2,9 +2,9 @@
  * Sends chunks on core NATS without storing them. While the server is unavailable or does not read, chunks are dropped and
  * counted instead of buffered. Subscriptions are renewed after every reconnection.
  */
-import { type Clock, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
+import { type Clock, type Log, parseJson, type Random, systemClock, systemRandom } from '@bellwether/base'
 import type { Subscription } from '@nats-io/transport-node'
-import { isSubject, parseJson } from '../bell/ring.js'
+import { isSubject } from '../bell/ring.js'
 import { keepNatsConnected, type NatsAddress, type NatsSession } from '../connections/nats.js'
 import { openChunkStream, type Subscriber } from './chunk-stream.js'
 import { readChunk, type Chunks } from './chunks.js'

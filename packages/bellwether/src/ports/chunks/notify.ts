@@ -3,9 +3,9 @@
  * low on purpose, because every notification is a transaction in the one database: a process sends at most 80 messages of
  * 6 kB per second; the rest is dropped and counted.
  */
-import { type Clock, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
+import { type Clock, type Log, objectOf, parseJson, type Random, systemClock, systemRandom } from '@bellwether/base'
 import { matches } from '@bellwether/protocol'
-import { isSubject, messageMaxBytes, parseJson, payloadFrom } from '../bell/ring.js'
+import { isSubject, messageMaxBytes } from '../bell/ring.js'
 import { keepConnected, type ConnectionKeeper } from '../connections/connection-keeper.js'
 import { openDedicatedClient, type DedicatedClient } from '../connections/postgres.js'
 import { openChunkStream, type Subscriber } from './chunk-stream.js'
@@ -52,7 +52,7 @@ export function notifyChunks(options: NotifyChunksOptions): Chunks {
     })
 
   function receive(message: string): void {
-    const { s: subject, c } = payloadFrom(parseJson(message))
+    const { s: subject, c } = objectOf(parseJson(message))
     const chunk = readChunk(c)
     if (typeof subject !== 'string' || chunk === undefined) return
     for (const { pattern, onChunk } of subscribers) if (matches(pattern, subject)) onChunk(chunk, subject)

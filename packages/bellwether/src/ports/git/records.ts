@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { hasCode } from '@bellwether/base'
+import { hasCode, parseJson } from '@bellwether/base'
 import { z } from 'zod'
 
 const shape = z.object({
@@ -40,18 +40,10 @@ export function worktreeName(taskId: string, prefix: string): string {
 /** Undefined: there is none, or it cannot be read as one. */
 export async function readRecord(common: string, name: string): Promise<WorktreeRecord | undefined> {
   try {
-    return parsed(await readFile(join(folderIn(common), `${name}${suffix}`), 'utf8'))
+    const text = await readFile(join(folderIn(common), `${name}${suffix}`), 'utf8')
+    return shape.safeParse(parseJson(text)).data
   } catch (error) {
     if (hasCode(error, 'ENOENT')) return undefined
-    throw error
-  }
-}
-
-function parsed(text: string): WorktreeRecord | undefined {
-  try {
-    return shape.safeParse(JSON.parse(text)).data
-  } catch (error) {
-    if (error instanceof SyntaxError) return undefined
     throw error
   }
 }

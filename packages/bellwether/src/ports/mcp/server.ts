@@ -65,7 +65,6 @@ export interface McpServerOptions {
   readonly clock: Clock
   readonly random: Random
   readonly log: Log
-  readonly onTools?: () => void
 }
 
 // A server that is downloaded at its first start (npx, uvx) is slow to connect.
@@ -179,7 +178,6 @@ export function openMcpServer(options: McpServerOptions): McpServer {
       while (again && keeper.current() === session) {
         again = false
         listed = await list(session)
-        options.onTools?.()
         // At most one list per second.
         if (again) await clock.sleep(refreshMs)
       }
@@ -192,10 +190,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
   const keeper = keepConnected<Session>({
     what: `MCP server ${name}`,
     open,
-    onOpen: () => {
-      log.info({ server: name, tools: listed.length }, 'MCP server connected')
-      options.onTools?.()
-    },
+    onOpen: () => log.info({ server: name, tools: listed.length }, 'MCP server connected'),
     log,
     clock,
     random,

@@ -3,7 +3,7 @@
  * Errors of the network and the provider pass unchanged; failure.ts classifies them.
  */
 import type { OpenAICompatibleProvider } from '@ai-sdk/openai-compatible'
-import { defined } from '@bellwether/base'
+import { defined, objectOf, textOrJson } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import type { FinishReason, Message, Model, ModelRequest, ModelPart, TokenUsage } from './model.js'
 import { splitThinkTags } from './think-tags.js'
@@ -138,8 +138,8 @@ function partOf(part: SdkPart): ModelPart | undefined {
 
 /** The provider sent an error inside a stream with status 200. */
 function streamError(error: unknown): Retryable {
-  const message = typeof error === 'object' && error !== null && 'message' in error ? String(error.message) : undefined
-  return new Retryable(`The provider interrupted the response: ${message ?? JSON.stringify(error)}`, {
+  const message = textOrJson(objectOf(error)['message'] ?? error)
+  return new Retryable(`The provider interrupted the response: ${message}`, {
     code: 'model_stream_error',
     cause: error,
   })

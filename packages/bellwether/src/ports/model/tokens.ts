@@ -12,7 +12,7 @@ export function textTokens(text: string): number {
   return Math.ceil(Buffer.byteLength(text) / bytesPerToken)
 }
 
-export function messageTokens(message: Message): number {
+function messageTokens(message: Message): number {
   switch (message.role) {
     case 'system':
     case 'user':

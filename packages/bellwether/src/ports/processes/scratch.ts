@@ -99,7 +99,7 @@ export function sweepScratch(self: Self, folder = tmpdir()): number {
 }
 
 /** Also removes folders that a program made read-only, as package managers do. */
-export function removeFolder(path: string): void {
+function removeFolder(path: string): void {
   try {
     rmSync(path, { recursive: true, force: true })
   } catch (error) {

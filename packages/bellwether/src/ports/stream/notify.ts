@@ -3,16 +3,15 @@
  * payload of pointers. It is lossy: a consumer that needs every event reads the outbox by cursor, and the relay stores its
  * position itself.
  */
-import { defined } from '@bellwether/base'
+import { defined, objectOf } from '@bellwether/base'
 import type { Bell } from '../bell/bell.js'
-import { payloadFrom } from '../bell/ring.js'
 import type { EventStream, StreamEvent } from './stream.js'
 import { pointer } from './stream.js'
 
 export function notifyStream(options: { readonly bell: Bell }): EventStream {
   const toRing = (event: StreamEvent) => ({
     subject: event.subject,
-    payload: event.durable ? { ...pointer(event) } : payloadFrom(event.payload),
+    payload: event.durable ? { ...pointer(event) } : objectOf(event.payload),
     ...defined({ traceparent: event.traceparent }),
   })
   return {

@@ -3,9 +3,9 @@
  * each batch, if the last event has expired or commands (which are not stored) came after it. Saving is best effort: with an older
  * position the relay sends some commands again.
  */
+import { objectOf, parseJson } from '@bellwether/base'
 import type { JetStreamClient, JetStreamManager, StreamInfo } from '@nats-io/jetstream'
 import { JetStreamApiError, RetentionPolicy, StorageType } from '@nats-io/jetstream'
-import { parseJson, payloadFrom } from '../bell/ring.js'
 import { isCursor } from './stream.js'
 
 export const positionStream = 'BW_POSITION'
@@ -57,7 +57,7 @@ async function savedPosition(manager: JetStreamManager): Promise<Position | unde
   })
   if (info.state.messages === 0) return undefined
   const message = await manager.streams.getMessage(positionStream, { seq: info.state.last_seq })
-  const { created, seq, cursor } = payloadFrom(message === null ? undefined : parseJson(message.string()))
+  const { created, seq, cursor } = objectOf(message === null ? undefined : parseJson(message.string()))
   if (typeof created !== 'string' || typeof seq !== 'number' || typeof cursor !== 'string') return undefined
   return isCursor(cursor) ? { created, seq, cursor } : undefined
 }

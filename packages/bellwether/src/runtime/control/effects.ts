@@ -4,7 +4,7 @@
  */
 import { lstatSync, realpathSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { hasCode } from '@bellwether/base'
+import { hasCode, isObject, type JsonObject, objectOf, parseJson, textOrJson } from '@bellwether/base'
 import { loadSettings } from '../../settings/load.js'
 import { settingRows, type Settings } from '../../settings/schema.js'
 import { commandLine } from '../../worker/executors/presets.js'
@@ -75,7 +75,7 @@ function ofSchedule(file: string, text: string): Effect[] {
   const what = task === undefined ? `agent ${agent}` : `the task ${JSON.stringify(task.title)}`
   return [
     effect('starts', file, `${what} ${when}`, [cron, every, zone, agent, instruction, task]),
-    ...(task?.verify ?? []).map((one) => effect('runs', file, `${textOf(one)} (verify)`, one)),
+    ...(task?.verify ?? []).map((one) => effect('runs', file, `${textOrJson(one)} (verify)`, one)),
   ]
 }
 
@@ -84,15 +84,15 @@ function ofServers(text: string): Effect[] {
     if (declared['disabled'] === true) return []
     const { command, args = [], env = {}, cwd = '.', url, headers = {} } = declared
     if (url !== undefined)
-      return [effect('connects to', mcpFile, `${textOf(url)} (MCP server ${name})`, [url, headers])]
-    const line = [textOf(command), ...(Array.isArray(args) ? args.map(textOf) : [])]
+      return [effect('connects to', mcpFile, `${textOrJson(url)} (MCP server ${name})`, [url, headers])]
+    const line = [textOrJson(command), ...(Array.isArray(args) ? args.map(textOrJson) : [])]
     return [effect('runs', mcpFile, `${shown(line)} (MCP server ${name})`, [command, args, env, cwd])]
   })
 }
 
 function ofTools(text: string): Effect[] {
   return entries(text, 'tools').map(([name, { url, headers }]) =>
-    effect('connects to', toolsFile, `${textOf(url)} (tool ${name})`, [url, headers]),
+    effect('connects to', toolsFile, `${textOrJson(url)} (tool ${name})`, [url, headers]),
   )
 }
 
@@ -109,8 +109,8 @@ function ofPolicy(file: string, text: string): Effect[] {
     }
   }
   const declared = (key: string, one: unknown) =>
-    effect(/url/i.test(key) ? 'connects to' : 'runs', file, `${key}: ${textOf(one)}`, [key, one])
-  walk(parsed(text))
+    effect(/url/i.test(key) ? 'connects to' : 'runs', file, `${key}: ${textOrJson(one)}`, [key, one])
+  walk(parseJson(text))
   return found
 }
 
@@ -187,25 +187,12 @@ function realpathOf(path: string): string | undefined {
   }
 }
 
-function entries(text: string, key: string): readonly (readonly [string, Readonly<Record<string, unknown>>])[] {
-  const file = parsed(text)
-  const found = typeof file === 'object' && file !== null ? (file as Record<string, unknown>)[key] : undefined
-  if (typeof found !== 'object' || found === null) return []
-  return Object.entries(found).flatMap(([name, value]) =>
-    typeof value === 'object' && value !== null ? [[name, value as Record<string, unknown>] as const] : [],
-  )
-}
-
-/** Undefined for a text that is not JSON: its reader rejects it too. */
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
+function entries(text: string, key: string): readonly (readonly [string, JsonObject])[] {
+  // A text that is not JSON has no entries: its reader rejects it too.
+  const found = objectOf(objectOf(parseJson(text))[key])
+  return Object.entries(found).filter((entry): entry is [string, JsonObject] => isObject(entry[1]))
 }
 
 const shown = (command: readonly string[]) =>
   command.map((word) => (/^[\w./:=@%+,-]+$/.test(word) ? word : JSON.stringify(word))).join(' ')
-const textOf = (value: unknown) => (typeof value === 'string' ? value : (JSON.stringify(value) ?? ''))
 const withoutPassword = (url: string) => url.replace(/\/\/[^@/]*@/, '//…@')

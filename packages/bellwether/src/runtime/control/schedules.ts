@@ -4,7 +4,7 @@
  */
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Log } from '@bellwether/base'
+import { canonicalJson, type Log } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { scheduleName } from '@bellwether/protocol/http'
 import type { Kernel } from '../../kernel/kernel.js'
@@ -104,14 +104,6 @@ export function openScheduleFiles({ kernel, projectId, folder, origin, log }: Sc
 function isStored(version: { problem: string } | { definition: object }, before: FileSchedule | undefined): boolean {
   if (before === undefined) return false
   if ('problem' in version) return before.problem === version.problem
-  return before.problem === null && canonical(before.definition) === canonical(version.definition)
-}
-
-/** The keys of a stored object come in another order. */
-function canonical(value: unknown): string {
-  return JSON.stringify(value, (_, inner: unknown) =>
-    typeof inner === 'object' && inner !== null && !Array.isArray(inner)
-      ? Object.fromEntries(Object.entries(inner).sort(([one], [other]) => (one < other ? -1 : 1)))
-      : inner,
-  )
+  // The keys of a stored object come in another order.
+  return before.problem === null && canonicalJson(before.definition) === canonicalJson(version.definition)
 }

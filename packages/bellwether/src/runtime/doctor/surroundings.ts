@@ -71,7 +71,7 @@ export function repositoryOf(folder: string): string | undefined {
   }
 }
 
-export async function ignoresState(folder: string): Promise<boolean> {
+async function ignoresState(folder: string): Promise<boolean> {
   return ignoresStateIn((await readProjectFile(join(folder, '.gitignore')).catch(absent)) ?? '')
 }
 

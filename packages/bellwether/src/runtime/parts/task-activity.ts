@@ -2,6 +2,7 @@
  * Compares the tasks of a board with what they were at the last look, and reports which of them started, ended or need a person since.
  * Each run that ends without being accepted is reported once, even if the task was not blocked at any look. Pure.
  */
+import { objectOf } from '@bellwether/base'
 import { reasonInWords } from '@bellwether/protocol/spending'
 import { openRun } from '../../board/tasks/task-fields.js'
 import { readiness, type ReadyRules } from '../../board/tasks/ready.js'
@@ -106,6 +107,6 @@ function taskActivity(task: Task, wait: PersonWait | undefined): Activity | unde
 
 /** Why the board did not accept the last run, in words. */
 function problemOf({ fields: { spawn } }: Task): string | undefined {
-  const error = typeof spawn === 'object' && spawn !== null && 'error' in spawn ? spawn.error : undefined
+  const error = objectOf(spawn)['error']
   return typeof error === 'string' ? error : undefined
 }

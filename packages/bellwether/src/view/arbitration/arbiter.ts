@@ -117,7 +117,7 @@ export function tombstoneRule(row: RowEvent, context: Context): Keep | undefined
 }
 
 /** Rejects the older of two sensors' changes if it arrives last. Rows of one sensor are in order, even if an mtime goes back. */
-export function lateEventRule(row: RowEvent, { known }: Context): Keep | undefined {
+function lateEventRule(row: RowEvent, { known }: Context): Keep | undefined {
   if (authority[row.origin].yieldsToNewerMemory || known === undefined || known.agent === row.agent) return undefined
   return row.modifiedTime < known.modifiedTime && row.seenAt < known.lastUpdatedAt ? keep('late_event') : undefined
 }
@@ -139,7 +139,7 @@ export function newerMemoryRule(row: RowEvent, context: Context): Keep | undefin
 }
 
 /** V6.6 (3): memory has a newer directory than the audit saw, so a file that only the audit saw has been deleted since. */
-export function newerParentRule(row: RowEvent, context: Context): Keep | undefined {
+function newerParentRule(row: RowEvent, context: Context): Keep | undefined {
   const { known, parent } = context
   if (!authority[row.origin].yieldsToNewerParent || known !== undefined || parent === undefined) return undefined
   if (row.parentMtime === undefined || parent.modifiedTime <= row.parentMtime) return undefined
@@ -165,7 +165,7 @@ function accept(row: RowEvent, context: Context): Take {
 const suspectMinSeconds = 1
 
 /** V6.4: a partial write marks a suspect, an atomic one clears it; a scan marks files that are still hot. */
-export function suspicion(
+function suspicion(
   row: RowEvent,
   { watermark, hotSeconds }: Context,
 ): { readonly mark: Take['suspect']; readonly seconds: number } {

@@ -3,6 +3,7 @@
  * schemas. An invalid event or row is rejected with a reason and changes nothing; the rest of its batch is applied. The tree
  * validates paths.
  */
+import { isObject } from '@bellwether/base'
 import {
   fileEventTypes,
   messageSources,
@@ -24,12 +25,9 @@ export interface CheckedEvent {
 const types = new Set<unknown>(fileEventTypes)
 const origins = new Set<unknown>(messageSources)
 
-const isRecord = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
-
 /** Returns the event, or why it is invalid. */
 export function checkEvent(value: unknown): CheckedEvent | string {
-  if (!isRecord(value)) return 'an event must be an object'
+  if (!isObject(value)) return 'an event must be an object'
   const event = value as Partial<Record<keyof FileEvent, unknown>>
   const type = typeof event.event_type === 'string' ? event.event_type.toLowerCase() : event.event_type
   if (!types.has(type)) return '"event_type" must be insert, update or delete'
@@ -53,7 +51,7 @@ const isOptionalFlag = (value: unknown) => value === undefined || value === null
 
 /** Why a row of an insert or update is invalid; undefined if it is valid. NaN and infinite numbers fail every test. */
 export function rowProblem(value: unknown): string | undefined {
-  if (!isRecord(value)) return 'a row must be an object'
+  if (!isObject(value)) return 'a row must be an object'
   const row = value as Partial<Record<keyof FileRow, unknown>>
   if (typeof row.path !== 'string') return '"path" must be a string'
   if (!isSeconds(row.modified_time)) return '"modified_time" must be a number of seconds since 1970'
@@ -81,7 +79,7 @@ export function rowProblem(value: unknown): string | undefined {
 
 /** Why a row of a delete is invalid; it needs a path only. */
 export function deletionProblem(value: unknown): string | undefined {
-  if (!isRecord(value)) return 'a row must be an object'
+  if (!isObject(value)) return 'a row must be an object'
   return typeof value['path'] === 'string' ? undefined : '"path" must be a string'
 }
 

@@ -2,6 +2,7 @@
  * Change tokens of a view: the token of each source's tree and the time of issue, as one opaque string. A token that is
  * malformed or from another run is not an error; it means that the reader must read everything again ("fresh instance").
  */
+import { parseJson } from '@bellwether/base'
 import type { ResponseFrom, ViewChange } from '@bellwether/protocol/http'
 import { z } from 'zod'
 import type { Change } from '../tree/tree.js'
@@ -18,12 +19,7 @@ export function writeToken(token: ViewToken): string {
 
 export function readToken(text: string): ViewToken | undefined {
   if (text.length > tokenLengthMax) return undefined
-  try {
-    return shape.safeParse(JSON.parse(Buffer.from(text, 'base64url').toString())).data
-  } catch (error) {
-    if (error instanceof SyntaxError) return undefined
-    throw error
-  }
+  return shape.safeParse(parseJson(Buffer.from(text, 'base64url').toString())).data
 }
 
 export function tokenNow(sources: Iterable<ViewSource>, nowMs: number): string {

@@ -23,7 +23,7 @@ function compare(one: SourceSize, other: SourceSize, measure: Measure): number {
   return one.source_id < other.source_id ? 1 : -1
 }
 
-export function parseMeasure(name: string): Measure {
+function parseMeasure(name: string): Measure {
   const measure = measures.find((known) => known === name)
   if (measure !== undefined) return measure
   throw new InvalidInput(`There is no measure ${JSON.stringify(name.slice(0, 80))}`, {

@@ -2,8 +2,8 @@
  * Turns the output of a program into entries of the transcript while it runs. Lines of a coding agent's event stream become text, thoughts, and tool
  * calls with their arguments and results; every other line stays what the program printed. Pure except for `say`; memory is bounded.
  */
+import { objectOf, textOrJson, type JsonObject } from '@bellwether/base'
 import type { NewTranscriptEntry } from '../../kernel/verbs/content/append_transcript.js'
-import { objectOf } from '../card-text.js'
 import { parseObject, type FormatName, type ParsedOutput } from './formats.js'
 
 export interface CommandTranscript {
@@ -13,7 +13,6 @@ export interface CommandTranscript {
 }
 
 type Say = (entry: NewTranscriptEntry) => void
-type Json = Readonly<Record<string, unknown>>
 
 // A longer line cannot be an event: it is stored as it is, in pieces.
 const lineMaxChars = 1_048_576
@@ -58,25 +57,24 @@ export function commandTranscript(format: FormatName, say: Say): CommandTranscri
 }
 
 const textIn = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined)
-const jsonOf = (value: unknown) => (typeof value === 'string' ? value : (JSON.stringify(value) ?? ''))
 const entry = (kind: NewTranscriptEntry['kind'], content: string | undefined, callId?: unknown, name?: unknown) =>
   content === undefined ? [] : [{ kind, content, callId: textIn(callId), name: textIn(name) }]
 
 /** A part of a message: a string, or objects with text. */
 function partsText(content: unknown): string {
-  if (!Array.isArray(content)) return jsonOf(content)
-  return content.map((part) => textIn(objectOf(part)['text']) ?? jsonOf(part)).join('\n')
+  if (!Array.isArray(content)) return textOrJson(content)
+  return content.map((part) => textIn(objectOf(part)['text']) ?? textOrJson(part)).join('\n')
 }
 
 /** `claude -p --output-format stream-json`. */
-function claude(event: Json): NewTranscriptEntry[] {
+function claude(event: JsonObject): NewTranscriptEntry[] {
   const parts = objectOf(event['message'])['content']
   const all = Array.isArray(parts) ? parts.map(objectOf) : []
   if (event['type'] === 'assistant')
     return all.flatMap((part) => {
       if (part['type'] === 'text') return entry('text', textIn(part['text']))
       if (part['type'] === 'thinking') return entry('thought', textIn(part['thinking']))
-      if (part['type'] === 'tool_use') return entry('tool_call', jsonOf(part['input']), part['id'], part['name'])
+      if (part['type'] === 'tool_use') return entry('tool_call', textOrJson(part['input']), part['id'], part['name'])
       return []
     })
   if (event['type'] === 'user')
@@ -91,16 +89,16 @@ function claude(event: Json): NewTranscriptEntry[] {
         : [],
     )
   if (event['type'] === 'system' && event['subtype'] === 'init')
-    return entry('note', `claude ${jsonOf(event['model'])}, session ${jsonOf(event['session_id'])}`)
+    return entry('note', `claude ${textOrJson(event['model'])}, session ${textOrJson(event['session_id'])}`)
   return []
 }
 
 /** `codex exec --json`. */
-function codex(event: Json): NewTranscriptEntry[] {
+function codex(event: JsonObject): NewTranscriptEntry[] {
   const item = objectOf(event['item'])
   const { type, id } = { type: item['type'], id: item['id'] }
   const done = event['type'] === 'item.completed'
-  if (event['type'] === 'thread.started') return entry('note', `codex, thread ${jsonOf(event['thread_id'])}`)
+  if (event['type'] === 'thread.started') return entry('note', `codex, thread ${textOrJson(event['thread_id'])}`)
   if (type === 'agent_message' && done) return entry('text', textIn(item['text']))
   if (type === 'reasoning' && done) return entry('thought', textIn(item['text']))
   if (type === 'error' && done) return entry('note', textIn(item['message']))
@@ -112,17 +110,17 @@ function codex(event: Json): NewTranscriptEntry[] {
     return done ? entry('tool_result', `${textIn(item['aggregated_output']) ?? ''}${exit}`, id, 'command') : []
   }
   if (type === 'mcp_tool_call') {
-    const name = `${jsonOf(item['server'])}.${jsonOf(item['tool'])}`
-    if (started) return entry('tool_call', jsonOf(item['arguments'] ?? {}), id, name)
-    return done ? entry('tool_result', jsonOf(item['error'] ?? item['result'] ?? ''), id, name) : []
+    const name = `${textOrJson(item['server'])}.${textOrJson(item['tool'])}`
+    if (started) return entry('tool_call', textOrJson(item['arguments'] ?? {}), id, name)
+    return done ? entry('tool_result', textOrJson(item['error'] ?? item['result'] ?? ''), id, name) : []
   }
-  if (type === 'file_change' && done) return entry('tool_call', jsonOf(item['changes']), id, 'file_change')
+  if (type === 'file_change' && done) return entry('tool_call', textOrJson(item['changes']), id, 'file_change')
   if (type === 'web_search' && done) return entry('tool_call', textIn(item['query']), id, 'web_search')
   return []
 }
 
 /** `opencode run --format json`: a tool call is reported when it has ended. */
-function opencode(event: Json): NewTranscriptEntry[] {
+function opencode(event: JsonObject): NewTranscriptEntry[] {
   const part = objectOf(event['part'])
   if (event['type'] === 'text') return entry('text', textIn(part['text']))
   if (event['type'] === 'reasoning') return entry('thought', textIn(part['text']))
@@ -130,26 +128,26 @@ function opencode(event: Json): NewTranscriptEntry[] {
   const state = objectOf(part['state'])
   const [id, name] = [part['callID'], part['tool']]
   return [
-    ...entry('tool_call', jsonOf(state['input'] ?? {}), id, name),
-    ...entry('tool_result', jsonOf(state['output'] ?? state['error'] ?? ''), id, name),
+    ...entry('tool_call', textOrJson(state['input'] ?? {}), id, name),
+    ...entry('tool_result', textOrJson(state['output'] ?? state['error'] ?? ''), id, name),
   ]
 }
 
 /** `gemini --output-format stream-json`. Undefined: not an event, for example the object of `--output-format json`. */
-function gemini(event: Json): NewTranscriptEntry[] | undefined {
+function gemini(event: JsonObject): NewTranscriptEntry[] | undefined {
   const { tool_id: id, tool_name: name } = event
   switch (event['type']) {
     case 'init':
-      return entry('note', `gemini ${jsonOf(event['model'])}, session ${jsonOf(event['session_id'])}`)
+      return entry('note', `gemini ${textOrJson(event['model'])}, session ${textOrJson(event['session_id'])}`)
     case 'message':
       return event['role'] === 'assistant' ? entry('text', textIn(event['content'])) : []
     case 'tool_use':
-      return entry('tool_call', jsonOf(event['parameters'] ?? {}), id, name)
+      return entry('tool_call', textOrJson(event['parameters'] ?? {}), id, name)
     case 'tool_result': {
       const error = objectOf(event['error'])['message']
       return entry(
         'tool_result',
-        jsonOf(event['output'] ?? error ?? ''),
+        textOrJson(event['output'] ?? error ?? ''),
         id,
         event['status'] === 'error' ? 'error' : undefined,
       )
@@ -164,7 +162,7 @@ function gemini(event: Json): NewTranscriptEntry[] | undefined {
 }
 
 /** The formats whose stdout is a stream of events. */
-const events: Readonly<Partial<Record<FormatName, (event: Json) => NewTranscriptEntry[] | undefined>>> = {
+const events: Readonly<Partial<Record<FormatName, (event: JsonObject) => NewTranscriptEntry[] | undefined>>> = {
   claude,
   codex,
   gemini,

@@ -2,6 +2,7 @@
  * Finds the session of a program that names its sessions itself, if the worker died after the program had started and before its id was
  * stored. The session carries a mark of the turn. A lookup runs where the program runs: the same account, sandbox and environment. Pure.
  */
+import { objectOf, parseJson } from '@bellwether/base'
 import type { PresetName } from './presets.js'
 
 export interface SessionSearch {
@@ -55,20 +56,8 @@ const rollout = /^rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-([0-9a-f-]{36})\.jsonl$
 
 /** The newest session with this title in a list of `opencode session list --format json`, which is sorted by time. */
 function titled(stdout: string, title: string): string | undefined {
-  let list: unknown
-  try {
-    list = JSON.parse(stdout)
-  } catch {
-    return undefined // it prints nothing if there is no session
-  }
-  const found = Array.isArray(list) ? list.find((one: unknown) => isTitled(one, title)) : undefined
-  return (found as { readonly id: string } | undefined)?.id
+  // It prints nothing if there is no session.
+  const list = parseJson(stdout)
+  const found = (Array.isArray(list) ? list : []).map(objectOf).filter((one) => one['title'] === title)
+  return found.map(({ id }) => id).find((id) => typeof id === 'string')
 }
-
-const isTitled = (value: unknown, title: string): boolean =>
-  typeof value === 'object' &&
-  value !== null &&
-  'title' in value &&
-  value.title === title &&
-  'id' in value &&
-  typeof value.id === 'string'

@@ -3,8 +3,7 @@
  * the complete output and extracts the result, the usage so far, and a failure that the program reports. It ignores unknown lines
  * and fields, because new versions of these programs add some.
  */
-import { defined } from '@bellwether/base'
-import { objectOf } from '../card-text.js'
+import { defined, isObject, type JsonObject, objectOf, parseJson } from '@bellwether/base'
 import { add, count, usageOf, type Usage } from './usage.js'
 
 export interface ParsedOutput {
@@ -31,15 +30,9 @@ export interface OutputParser {
   end?(text: string, dropped: number): void
 }
 
-type Json = Readonly<Record<string, unknown>>
-
-export function parseObject(text: string): Json | undefined {
-  if (!text.trimStart().startsWith('{')) return undefined
-  try {
-    return objectOf(JSON.parse(text))
-  } catch {
-    return undefined // a line of plain text among lines of JSON
-  }
+export function parseObject(text: string): JsonObject | undefined {
+  const value = text.trimStart().startsWith('{') ? parseJson(text) : undefined
+  return isObject(value) ? value : undefined
 }
 
 const textIn = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined)
@@ -60,7 +53,7 @@ function sees(output: ParsedOutput, sessionId: unknown, answers: boolean): void 
 // The programs use UUIDs and similar ids.
 const sessionIdMax = 200
 
-function lines(onEvent: (event: Json, output: ParsedOutput) => void): OutputParser {
+function lines(onEvent: (event: JsonObject, output: ParsedOutput) => void): OutputParser {
   const output: ParsedOutput = {}
   return {
     output,
@@ -111,7 +104,7 @@ function claude(): OutputParser {
   })
 }
 
-function claudeUsage(usage: Json, cost?: unknown): Usage {
+function claudeUsage(usage: JsonObject, cost?: unknown): Usage {
   const kinds = {
     input: count(usage['input_tokens']),
     output: count(usage['output_tokens']),
@@ -182,7 +175,7 @@ function opencode(): OutputParser {
 }
 
 /** A parser of one JSON object at the end of the output. */
-function objectAtEnd(onObject: (object: Json, output: ParsedOutput) => void): OutputParser {
+function objectAtEnd(onObject: (object: JsonObject, output: ParsedOutput) => void): OutputParser {
   const output: ParsedOutput = {}
   return {
     output,
@@ -195,7 +188,7 @@ function objectAtEnd(onObject: (object: Json, output: ParsedOutput) => void): Ou
 }
 
 /** The error that a JSON object reports, as text or as `{message}`. */
-function errorIn({ error }: Json): string | undefined {
+function errorIn({ error }: JsonObject): string | undefined {
   if (error === undefined || error === null) return undefined
   return textIn(error) ?? textIn(objectOf(error)['message']) ?? 'an error'
 }
@@ -220,7 +213,7 @@ function gemini(): OutputParser {
 }
 
 /** The text after the last tool call is the result. */
-function geminiEvent(event: Json, output: ParsedOutput): void {
+function geminiEvent(event: JsonObject, output: ParsedOutput): void {
   const answers = event['type'] === 'tool_use' || (event['type'] === 'message' && event['role'] === 'assistant')
   sees(output, event['session_id'], answers)
   if (event['type'] === 'message' && event['role'] === 'assistant')
@@ -320,7 +313,7 @@ function json(): OutputParser {
 }
 
 /** Usage with our names, with those of the providers' APIs, or as a total. */
-function usageIn(object: Json): Usage | undefined {
+function usageIn(object: JsonObject): Usage | undefined {
   const total = count(object['tokenUsage'] ?? objectOf(object['metrics'])['tokenUsage'])
   if (object['usage'] === undefined && total === 0) return undefined
   const usage = objectOf(object['usage'])
@@ -341,7 +334,7 @@ const failedStatus =
   /^(?:fail(?:ed|ure)?|error(?:ed)?|blocked|time[\s_-]?out|timed[\s_-]?out|cancell?ed|aborted|error_.*)$/i
 
 /** A failure that a JSON object reports by a flag or a status, in any case. */
-function failedStatusIn(object: Json): string | undefined {
+function failedStatusIn(object: JsonObject): string | undefined {
   const report = new Map(Object.entries(object).map(([key, value]) => [key.toLowerCase(), value]))
   const flag = ['ok', 'success'].find((key) => report.get(key) === false)
   const key =
@@ -364,7 +357,7 @@ function text(): OutputParser {
 }
 
 /** The JSON object at the end of the text: the complete text, its last line, or everything from the last line that starts with `{`. */
-export function lastObject(output: string): Json | undefined {
+export function lastObject(output: string): JsonObject | undefined {
   const complete = parseObject(output.trim())
   if (complete !== undefined) return complete
   const lines = output.trimEnd().split('\n')

@@ -3,6 +3,7 @@
  * few calls. A call whose result changes, as in polling, is progress. Pure; memory is bounded.
  */
 import { createHash } from 'node:crypto'
+import { canonicalJson } from '@bellwether/base'
 import type { NewTranscriptEntry } from '../../kernel/verbs/content/append_transcript.js'
 
 /** One call, two that alternate, or three in turn. */
@@ -19,9 +20,9 @@ export const exchangesKept = (maxRepeats: number) => maxRepeats * cycleMax
 /** Whether to warn the agent: it has made half of the allowed repeats. */
 export const isWarned = (repeats: number, maxRepeats: number) => repeats >= Math.max(2, Math.ceil(maxRepeats / 2))
 
-/** A short text that is the same for equal values. */
+/** A short text that is the same for equal values; the order of keys in the arguments of a call means nothing. */
 export function exchangeOf(...values: readonly unknown[]): string {
-  return createHash('sha256').update(JSON.stringify(values, sortedKeys)).digest('base64url').slice(0, 16)
+  return createHash('sha256').update(canonicalJson(values)).digest('base64url').slice(0, 16)
 }
 
 /** How often in a row the cycle at the end of these exchanges occurs. */
@@ -33,12 +34,6 @@ export function repeatsOf(exchanges: readonly string[]): number {
     most = Math.max(most, Math.floor(length / cycle))
   }
   return most
-}
-
-/** The order of keys in the arguments of a call means nothing. */
-function sortedKeys(_key: string, value: unknown): unknown {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
-  return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)))
 }
 
 /** Counts the repeats of a coding agent by the entries of its transcript. Returns the count after each result. */

@@ -1,19 +1,8 @@
 /** Compares JSON values of a trail, whatever the order of their keys. Pure. */
 import { createHash } from 'node:crypto'
+import { canonicalJson } from '@bellwether/base'
 
-/** JSON with sorted keys: equal values have equal texts. */
-export function canonical(value: unknown): string {
-  return JSON.stringify(sorted(value)) ?? 'null'
-}
-
-function sorted(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map((one) => sorted(one) ?? null)
-  if (typeof value !== 'object' || value === null) return value
-  const entries = Object.entries(value).filter(([, one]) => one !== undefined)
-  return Object.fromEntries(entries.toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([name, one]) => [name, sorted(one)]))
-}
-
-export const sha256 = (value: unknown) => createHash('sha256').update(canonical(value)).digest('hex')
+export const sha256 = (value: unknown) => createHash('sha256').update(canonicalJson(value)).digest('hex')
 
 /** The first difference between what was recorded and what the replay made. */
 export interface Difference {
@@ -33,7 +22,7 @@ export function differenceOf(
   recorded: unknown,
   replayed: unknown,
 ): Difference | undefined {
-  const [left, right] = [canonical(recorded), canonical(replayed)]
+  const [left, right] = [canonicalJson(recorded), canonicalJson(replayed)]
   if (left === right) return undefined
   // Shows the place where they differ.
   let from = 0

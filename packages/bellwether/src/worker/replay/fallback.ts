@@ -2,9 +2,9 @@
  * Builds the content of a fallback from a trail, as `state.fallback` builds it from the tables (kernel/verbs/internal/fallback.sql). What came
  * from outside the turn is taken as recorded: who ended it, why, and which limits it exceeded. Pure.
  */
+import { objectOf } from '@bellwether/base'
 import type { Trail } from '@bellwether/protocol/http'
 import type { Card } from '../../kernel/verbs/cards.js'
-import { objectOf } from '../card-text.js'
 import { asCard } from './trail-cards.js'
 
 // The bounds of fallback.sql.
@@ -100,7 +100,7 @@ function resultOf({ card_id: cardId, content }: Card) {
 }
 
 /** JSON as PostgreSQL prints jsonb: a space after each colon and comma. */
-export function databaseJson(value: unknown): string {
+function databaseJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(databaseJson).join(', ')}]`
   if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null'
   const fields = Object.entries(value).map(([name, one]) => `${JSON.stringify(name)}: ${databaseJson(one)}`)

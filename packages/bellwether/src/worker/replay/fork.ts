@@ -2,12 +2,12 @@
  * Prepares a fork: the cards of a turn up to one of its steps, with ids of the new turn, and the waits that they answer. Pure. The text of cards
  * is never searched for ids: only the places where the kernel and the executors write ids are changed.
  */
+import { objectOf } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { ForkEdit, Trail, TrailCard } from '@bellwether/protocol/http'
 import type { Ids } from '../../ports/ids.js'
 import type { Card, NewCard } from '../../kernel/verbs/cards.js'
 import type { TurnFork } from '../../kernel/verbs/turn/fork_turn.js'
-import { objectOf } from '../card-text.js'
 import { stepMark, summaryMark, type StepNote } from '../executors/model/transcript.js'
 import { asCard, executorOf, pointsOf, workOf } from './trail-cards.js'
 

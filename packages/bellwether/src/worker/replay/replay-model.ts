@@ -3,13 +3,13 @@
  * results. Every decision in between is made again and compared with the next card. Pure. Limits of the agent file are not part of a
  * trail: where a turn ended at one, the trail says at which.
  */
-import { defined } from '@bellwether/base'
+import { defined, objectOf } from '@bellwether/base'
 import { budgetExceeded, type DegradeAction } from '@bellwether/protocol'
 import type { Trail } from '@bellwether/protocol/http'
 import type { Card } from '../../kernel/verbs/cards.js'
 import type { Fence } from '../../kernel/verdict.js'
 import type { ModelResponse } from '../../ports/model/model.js'
-import { objectOf, textOf } from '../card-text.js'
+import { textOf } from '../card-text.js'
 import { endsTurn, type Degraded } from '../degrade.js'
 import { ended, usedUp } from '../executors/model/endings.js'
 import { callsOf, feedbackOf, nextStep, printable, type Decision } from '../executors/model/next-step.js'

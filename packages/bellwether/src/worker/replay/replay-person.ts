@@ -1,7 +1,7 @@
 /** Replays the turn of a person from its cards: who is asked next, what is asked again and how the turn ends is decided again. Pure. */
+import { objectOf } from '@bellwether/base'
 import type { Trail } from '@bellwether/protocol/http'
 import type { Card } from '../../kernel/verbs/cards.js'
-import { objectOf } from '../card-text.js'
 import { asksOf, type Ask } from '../executors/person/asks.js'
 import { decide, fallbackTool, type Situation } from '../executors/person/decide.js'
 import { wantedFields } from '../submit-result.js'

@@ -2,14 +2,14 @@
  * Replays an ended turn from its trail: makes its decisions again without a model, a tool, a program or a person, and compares each step and
  * the deliverable with what was recorded. Pure: the same trail gives the same report on every machine.
  */
+import { canonicalJson, objectOf } from '@bellwether/base'
 import { budgetExceeded, type BudgetKey } from '@bellwether/protocol'
 import type { ReplayReport, Trail } from '@bellwether/protocol/http'
 import { overBudget } from '../budget-watch.js'
-import { objectOf } from '../card-text.js'
 import { storedResult, type Delivered } from '../executors/stored-result.js'
 import { terminated } from '../run-turn.js'
 import { incomplete, wantedFields } from '../submit-result.js'
-import { canonical, differenceOf, sha256, type Difference } from './compare.js'
+import { differenceOf, sha256, type Difference } from './compare.js'
 import { fallbackOf } from './fallback.js'
 import { replayModel, type Replayed } from './replay-model.js'
 import { replayPerson } from './replay-person.js'
@@ -91,7 +91,7 @@ function deliverableOf(
     return { content: made, difference: differenceOf(null, 'the deliverable', recorded, made) }
   }
   const candidates = endingsOf(trail, endings, fallback).map(({ deliver }) => deliver)
-  const delivered = candidates.find((one) => canonical(one) === canonical(content)) ?? candidates[0] ?? content
+  const delivered = candidates.find((one) => canonicalJson(one) === canonicalJson(content)) ?? candidates[0] ?? content
   const made = fallbackOf(trail, recorded, delivered)
   return { content: made, difference: differenceOf(null, 'the deliverable', recorded, made) }
 }

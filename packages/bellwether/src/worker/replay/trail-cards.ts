@@ -1,9 +1,10 @@
 /** Reads the cards of a trail: which executor wrote them, and after which of them a turn can be forked. Pure. */
+import { objectOf } from '@bellwether/base'
 import { plural } from '@bellwether/protocol'
 import type { Trail, TrailCard } from '@bellwether/protocol/http'
 import { accountHold, askPerson } from '../../kernel/pmo-tools.js'
 import type { Card } from '../../kernel/verbs/cards.js'
-import { objectOf, textOf } from '../card-text.js'
+import { textOf } from '../card-text.js'
 import { readTranscript, stepMark, summaryMark, type StepNote } from '../executors/model/transcript.js'
 import { resultMark } from '../executors/stored-result.js'
 

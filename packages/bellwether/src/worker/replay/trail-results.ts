@@ -1,7 +1,7 @@
 /** The results of a step's tool calls, from the waits and cards of a trail, as `readResults` reads them from the tables. Pure. */
+import { objectOf } from '@bellwether/base'
 import type { ToolResult, Trail } from '@bellwether/protocol/http'
 import type { Card } from '../../kernel/verbs/cards.js'
-import { objectOf } from '../card-text.js'
 
 /** `stepId`: default is the last step that waited. Only calls with a result, in the order of the calls. */
 export function resultsOf(trail: Trail, cards: readonly Card[], stepId?: string): ToolResult[] {

@@ -3,7 +3,7 @@
  * arguments can be stored; compiled schemas are cached within a limit; patterns of a foreign schema are never executed.
  */
 import { createRequire } from 'node:module'
-import { errorMessage } from '@bellwether/base'
+import { errorMessage, isObject, parseJson } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type * as Draft07 from 'ajv'
 import type { ErrorObject, Options, ValidateFunction } from 'ajv'
@@ -34,8 +34,7 @@ export interface Shape {
 export function checkArguments(args: unknown, shape: Shape): Checked {
   const value = fromText(args)
   if (value === undefined) return refuse('invalid_json', 'the arguments are not valid JSON. Pass one JSON object')
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    return refuse('invalid_arguments', `the arguments must be a JSON object, not ${kindOf(value)}`)
+  if (!isObject(value)) return refuse('invalid_arguments', `the arguments must be a JSON object, not ${kindOf(value)}`)
   if (isDeeper(value, depthMax))
     return refuse('arguments_too_deep', `the arguments are nested more than ${depthMax} levels deep. Flatten them`)
   try {
@@ -74,11 +73,7 @@ function fromText(args: unknown): unknown {
   if (args === undefined || args === null) return {}
   if (typeof args !== 'string') return args
   if (args.trim() === '') return {}
-  try {
-    return JSON.parse(args) as unknown
-  } catch {
-    return undefined // the caller refuses the call with `invalid_json`
-  }
+  return parseJson(args) // undefined: the caller refuses the call with `invalid_json`
 }
 
 function isDeeper(value: unknown, levels: number): boolean {

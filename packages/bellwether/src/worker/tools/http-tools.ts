@@ -3,7 +3,7 @@
  * body, never the origin; a secret comes from the environment and is sent to that origin only; the response is read up to a limit.
  * An invalid declaration is reported and skipped; the other tools work.
  */
-import { defined } from '@bellwether/base'
+import { defined, parseJson, textOrJson } from '@bellwether/base'
 import { afterExecutions, InvalidInput } from '@bellwether/protocol'
 import { z } from 'zod'
 import { expandEnvironment } from '../../ports/tools/expand-environment.js'
@@ -122,7 +122,7 @@ async function call(
         throw new ToolFailure(`"${key}" is a fixed part of the URL query and cannot be an argument`, {
           code: 'invalid_arguments',
         })
-      url.searchParams.append(key, textOf(value))
+      url.searchParams.append(key, textOrJson(value))
     }
   const response = await httpRequest({
     url,
@@ -176,8 +176,6 @@ function fillUrl(template: string, origin: string, args: Arguments): { url: URL;
 /** Whether the text names a parent path: it is empty, or it has dot segments after the server decodes it. */
 const climbs = (text: string) => text === '' || text.split(/[\\/]/).some((part) => /^\.{1,2}$/.test(part.trim()))
 
-const textOf = (value: unknown) => (typeof value === 'string' ? value : JSON.stringify(value))
-
 const shownMaxChars = 2_000
 
 function resultOf({ status, headers, body, truncated }: HttpResponse): unknown {
@@ -205,11 +203,8 @@ function resultOf({ status, headers, body, truncated }: HttpResponse): unknown {
 
 function bodyOf(text: string, type: string, truncated: boolean): unknown {
   if (truncated || !/[/+]json\b/i.test(type)) return text
-  try {
-    return JSON.parse(text) as unknown
-  } catch {
-    return text // the content type says JSON, but the body is not; the model can still read it
-  }
+  // If the content type says JSON, but the body is not, the model can still read it.
+  return parseJson(text) ?? text
 }
 
 // A longer Retry-After counts as an unavailable server.

@@ -3,7 +3,7 @@
  * the project's roster. A model can call only the offered tools; arguments are checked before a call is sent; an unknown tool is
  * refused with the nearest name. Pure: hosts run the calls.
  */
-import { defined } from '@bellwether/base'
+import { defined, type JsonObject, objectOf } from '@bellwether/base'
 import { nearest } from '../../settings/nearest.js'
 import type { Hydrated } from '../hydrate.js'
 import { submitResultName } from '../submit-result.js'
@@ -147,8 +147,6 @@ function projectEntry({ tool_name: name, description, parameters }: Hydrated['to
 }
 
 /** Providers reject parameters that are not an object schema. */
-function objectSchema(parameters: unknown): Readonly<Record<string, unknown>> {
-  if (typeof parameters !== 'object' || parameters === null || Array.isArray(parameters))
-    return { type: 'object', properties: {} }
-  return { properties: {}, ...parameters, type: 'object' }
+function objectSchema(parameters: unknown): JsonObject {
+  return { properties: {}, ...objectOf(parameters), type: 'object' }
 }

@@ -18,12 +18,12 @@ import {
   spawns,
   stateOf,
   taskOf,
+  never,
 } from '../../support/board/dispatcher.js'
 import { settle } from '../../support/hand-clock.js'
 import type { Draft } from '../../../src/board/log/task.js'
 
 const rules = { firstAgent: 'coder', recovery: defaultRecovery }
-const never = new AbortController().signal
 
 it('[W2.5] a task whose turn cannot run says why in lists and details, until the turn runs', async () => {
   const world = makeWorld()

@@ -15,7 +15,16 @@ import { boundedDisk } from '../../../src/ports/disk/bounded-disk.js'
 import { systemDisk, type Disk, type LogFile } from '../../../src/ports/disk/disk.js'
 import { openWorktrees } from '../../../src/ports/git/worktrees.js'
 import { defaultCallPolicy, type CallKind } from '../../../src/ports/retry.js'
-import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../../support/board/dispatcher.js'
+import {
+  boardOf,
+  created,
+  dispatcherOf,
+  makeWorld,
+  noCaches,
+  put,
+  type World,
+  never,
+} from '../../support/board/dispatcher.js'
 import { handClock, settle } from '../../support/hand-clock.js'
 import { quietLog } from '../../support/quiet-log.js'
 import { until } from '../../support/until.js'
@@ -115,7 +124,6 @@ describe('the calls in the source', () => {
 
 describe('a call that hangs', () => {
   type Story = (world: World, ports: Partial<DispatcherOptions>) => Promise<unknown>
-  const never = new AbortController().signal
   const dispatched: Story = async (world, ports) => dispatch(dispatcherOf(world, ports), 'T-1', never)
   const stopped: Story = async (world, ports) => {
     world.kernel.script = null

@@ -12,9 +12,9 @@ import { systemMachine } from '../../../src/ports/disk/machine.js'
 import { uuidv7 } from '../../../src/ports/ids.js'
 import { quietLog } from '../../support/quiet-log.js'
 import { until } from '../../support/until.js'
+import { never } from '../../support/board/dispatcher.js'
 
 const ids = uuidv7(systemClock, systemRandom)
-const never = new AbortController().signal
 let root = ''
 beforeEach(async () => {
   root = await mkdtemp(join(tmpdir(), 'bellwether-command-'))

@@ -5,27 +5,21 @@ import { describe, expect, it } from 'vitest'
 import { makeAlerts } from '../../../src/board/dispatch/alerts.js'
 import { dispatch } from '../../../src/board/dispatch/dispatch.js'
 import { patchRequest } from '../../../src/board/dispatch/requests.js'
-import type { DispatchReport } from '@bellwether/protocol/http'
 import { defaultCallPolicy } from '../../../src/ports/retry.js'
 import { quietLog } from '../../support/quiet-log.js'
-import type { FakeKernel } from '../../support/board/fake-kernel.js'
 import {
   boardOf,
   created,
+  dispatched,
   dispatcherOf,
   makeWorld,
+  never,
   policies,
   put,
   taskOf,
   type World,
 } from '../../support/board/dispatcher.js'
 import { settle } from '../../support/hand-clock.js'
-
-const never = new AbortController().signal
-async function dispatched(world: World, taskId = 'T-1', script?: FakeKernel['script']): Promise<DispatchReport> {
-  if (script !== undefined) world.kernel.script = script
-  return dispatch(dispatcherOf(world), taskId, never)
-}
 
 const typesOf = (world: World) => world.root.events.map(({ type }) => type)
 

@@ -8,10 +8,8 @@ import { dispatch } from '../../../src/board/dispatch/dispatch.js'
 import { loadPolicies } from '../../../src/board/policies/load.js'
 import { defaultRecovery } from '../../../src/board/policies/recovery.js'
 import { initFolder } from '../../../src/cli/start/init.js'
-import { created, dispatcherOf, makeWorld, noCaches, put } from '../../support/board/dispatcher.js'
+import { created, dispatcherOf, makeWorld, noCaches, put, never } from '../../support/board/dispatcher.js'
 import { recordedLog } from '../../support/recorded-log.js'
-
-const never = new AbortController().signal
 
 it('[H6.5] a task whose agent reports failure is not done, although the files that it claims have changed', async () => {
   const reports = [{ status: 'failed' }, { status: 'Blocked' }, { ok: false }, { success: false }, { error: 'boom' }]

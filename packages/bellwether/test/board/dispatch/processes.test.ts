@@ -16,6 +16,7 @@ import { openTaskRoot } from '../../../src/runtime/parts/board/task-root.js'
 import { loadSettings } from '../../../src/settings/load.js'
 import { quietLog } from '../../support/quiet-log.js'
 import { until } from '../../support/until.js'
+import { never } from '../../support/board/dispatcher.js'
 
 let root = ''
 beforeEach(async () => {
@@ -47,7 +48,6 @@ const config = async (name: string, contents: object) => {
   await mkdir(join(root, 'config'), { recursive: true })
   await writeFile(join(root, 'config', name), JSON.stringify(contents))
 }
-const never = new AbortController().signal
 
 describe('a composed dispatcher', () => {
   it('[H8.3] [H8.4] the prompt contains hints, and a failed run writes its lesson and no other file', async () => {

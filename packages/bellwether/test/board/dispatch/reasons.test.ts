@@ -20,9 +20,9 @@ import {
   put,
   stateOf,
   type World,
+  never,
 } from '../../support/board/dispatcher.js'
 
-const never = new AbortController().signal
 const viewOf = async (world: World, taskId = 'T-1') =>
   taskView(await stateOf(world), taskId, world.clock.wallMs(), readyRules(dispatcherOf(world), world.policies))
 

@@ -6,7 +6,16 @@ import { openTail, type Tail } from '../../../src/http/tail.js'
 import { kernelSpawner } from '../../../src/runtime/parts/board/spawner.js'
 import type { Spawner } from '../../../src/board/ports.js'
 import { gated, gatedCaches, makeGate } from '../../support/board/crash.js'
-import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../../support/board/dispatcher.js'
+import {
+  boardOf,
+  created,
+  dispatcherOf,
+  makeWorld,
+  noCaches,
+  put,
+  type World,
+  never,
+} from '../../support/board/dispatcher.js'
 import { handClock, settle } from '../../support/hand-clock.js'
 import { kernelPerFile, project, testKernel } from '../../support/kernel.js'
 import { quietLog } from '../../support/quiet-log.js'
@@ -14,7 +23,6 @@ import { until } from '../../support/until.js'
 
 const t = kernelPerFile({ time: 'real' })
 let spawner: Spawner
-const never = new AbortController().signal
 const purse = {
   id: 'task:task-1',
   limits: { tokens: 1_000, costMicros: null, wallTimeMs: null },

@@ -4,24 +4,19 @@ import { dispatch } from '../../../src/board/dispatch/dispatch.js'
 import type { RunDegrade } from '../../../src/board/dispatch/spawn-turn.js'
 import type { BudgetPolicy } from '../../../src/board/policies/budget.js'
 import { retryTask } from '../../../src/board/tasks/task-commands.js'
-import type { DispatchReport } from '@bellwether/protocol/http'
 import type { FakeKernel } from '../../support/board/fake-kernel.js'
 import {
   created,
+  dispatched,
   dispatcherOf,
   makeWorld,
+  never,
   operator,
   put,
   referenceBudget,
   taskOf,
   type World,
 } from '../../support/board/dispatcher.js'
-
-const never = new AbortController().signal
-async function dispatched(world: World, taskId = 'T-1', script?: FakeKernel['script']): Promise<DispatchReport> {
-  if (script !== undefined) world.kernel.script = script
-  return dispatch(dispatcherOf(world), taskId, never)
-}
 
 it('[H7.3] [H7.8] a used-up budget blocks the task before a turn is spawned, and names what was used, the limit and its key', async () => {
   const world = makeWorld()

@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { isObject } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -248,8 +249,7 @@ describe('loading policies', () => {
       table: fc.dictionary(fc.constantFrom('a', 'b', 'c'), tie('value')),
       value: fc.oneof({ depthSize: 'small' }, fc.integer(), fc.array(fc.integer()), tie('table')),
     })).table
-    const isTable = (value: unknown): value is Record<string, unknown> =>
-      typeof value === 'object' && value !== null && !Array.isArray(value)
+    const isTable = (value: unknown): value is Record<string, unknown> => isObject(value)
     const wanted = (base: unknown, over: unknown): unknown => {
       if (over === undefined) return base
       if (!isTable(base) || !isTable(over)) return over

@@ -1,6 +1,5 @@
 /** Maintenance and alerts on real files and over real HTTP, with a controlled clock. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { mkdir, mkdtemp, readFile, rm, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -21,6 +20,7 @@ import { boardOf, created, makeWorld } from '../../support/board/dispatcher.js'
 import { handClock, settle } from '../../support/hand-clock.js'
 import { quietLog } from '../../support/quiet-log.js'
 import { until } from '../../support/until.js'
+import { listen } from '../../support/servers/listen.js'
 
 const ids = uuidv7(systemClock, systemRandom)
 const world = { disk: systemDisk, machine: systemMachine, clock: systemClock, ids, log: quietLog }
@@ -217,7 +217,7 @@ describe('contention', () => {
   })
 })
 
-async function listen(
+async function openHook(
   answer: (request: IncomingMessage, response: ServerResponse, body: string) => void,
 ): Promise<string> {
   const server = createServer((request, response) => {
@@ -225,12 +225,12 @@ async function listen(
     request.on('data', (data: Buffer) => (body += data.toString()))
     request.on('end', () => answer(request, response, body))
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const port = await listen(server)
   onTestFinished(() => {
     server.closeAllConnections()
     server.close()
   })
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`
+  return `http://127.0.0.1:${port}/hook`
 }
 
 function alertsTo(url: string, clock = handClock()) {
@@ -249,7 +249,7 @@ function alertsTo(url: string, clock = handClock()) {
 describe('alerts', () => {
   it('[H4.2] alerts are logged, counted and posted; a failing server is retried with the pauses of the policy', async () => {
     const bodies: string[] = []
-    const url = await listen((_request, response, body) => {
+    const url = await openHook((_request, response, body) => {
       bodies.push(body)
       response.writeHead(bodies.length < 3 ? 503 : 204).end()
     })
@@ -276,7 +276,7 @@ describe('alerts', () => {
   it('[H4.2] after its timeouts a server that never answers is given up, and the next alert is sent', async () => {
     let hang = true
     const seen: string[] = []
-    const url = await listen((_request, response, body) => {
+    const url = await openHook((_request, response, body) => {
       seen.push((JSON.parse(body) as Alert).text)
       if (!hang) response.writeHead(200).end('thanks')
     })
@@ -299,7 +299,7 @@ describe('alerts', () => {
 
   it('a rejected alert is not retried, and an invalid webhook URL is reported at once', async () => {
     let calls = 0
-    const url = await listen((_request, response) => {
+    const url = await openHook((_request, response) => {
       calls += 1
       response.writeHead(403).end()
     })

@@ -4,9 +4,7 @@ import { autopilotStep } from '../../../src/board/dispatch/autopilot.js'
 import { dispatch } from '../../../src/board/dispatch/dispatch.js'
 import { readyRules } from '../../../src/board/dispatch/dispatcher.js'
 import { readiness } from '../../../src/board/tasks/ready.js'
-import { boardOf, created, dispatcherOf, makeWorld, noCaches, put } from '../../support/board/dispatcher.js'
-
-const never = new AbortController().signal
+import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, never } from '../../support/board/dispatcher.js'
 
 it('[H9.5] the agents and capabilities of the runtime policy decide who takes a task, and who retries it', async () => {
   const runtime = {

@@ -13,13 +13,9 @@ import {
 } from '../../../src/board/tasks/task-commands.js'
 import { escalate, freeze, pause, requireApproval } from '../../../src/board/tasks/operator-commands.js'
 import { defaultRecovery } from '../../../src/board/policies/recovery.js'
-import {
-  autopilotRequest,
-  controlRequest,
-  createRequest,
-  dispatchRequest,
-  patchRequest,
-} from '../../../src/board/dispatch/requests.js'
+import { runAutopilot } from '../../../src/board/dispatch/autopilot.js'
+import { dispatch } from '../../../src/board/dispatch/dispatch.js'
+import { controlRequest, createRequest, patchRequest } from '../../../src/board/dispatch/requests.js'
 import { statusPath } from '../../../src/board/tasks/status-path.js'
 import { markdownReport } from '../../../src/board/tasks/markdown-report.js'
 import { listTasks, taskView } from '../../../src/board/tasks/task-view.js'
@@ -29,6 +25,7 @@ import {
   created,
   dispatcherOf,
   makeWorld,
+  never,
   noCaches,
   put,
   operator,
@@ -191,10 +188,10 @@ describe('the functions behind the routes', () => {
       'api froze it',
     )
     await patchRequest(dispatcher, 'T-1', { action: 'unfreeze' }, 'api')
-    expect(await dispatchRequest(dispatcher, 'T-1', new AbortController().signal)).toMatchObject({ status: 'review' })
+    expect(await dispatch(dispatcher, 'T-1', never)).toMatchObject({ status: 'review' })
     expect(await patchRequest(dispatcher, 'T-1', { status: 'done' }, 'api')).toMatchObject({ status: 'done' })
     expect(await controlRequest(dispatcher, { paused: true }, 'api')).toEqual({ paused: true })
-    const result = await autopilotRequest(dispatcher, noCaches, { maxSteps: 3 }, new AbortController().signal)
+    const result = await runAutopilot(dispatcher, noCaches, { maxSteps: 3, signal: never })
     expect(result).toEqual({ reports: [], stoppedBecause: 'api paused the board' })
   })
 

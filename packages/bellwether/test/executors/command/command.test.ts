@@ -9,6 +9,7 @@ import { carriedOut, carryOutAction } from '../../support/agents/ui-actions.js'
 import { until } from '../../support/until.js'
 import { turnsDone } from '../../support/worker.js'
 import { carriers, openCommandSetup, type CommandSetup } from '../command-setup.js'
+import { isAlive } from '../../support/folder.js'
 
 let b: CommandSetup
 beforeAll(async () => {
@@ -21,15 +22,6 @@ function commandLine(pid: number): string {
     return readFileSync(`/proc/${pid}/cmdline`, 'latin1')
   } catch {
     return '' // the process has ended
-  }
-}
-
-function isThere(pid: number): boolean {
-  try {
-    return process.kill(pid, 0)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ESRCH') return false
-    throw error
   }
 }
 
@@ -232,10 +224,10 @@ describe('no process of a command survives', () => {
   it('even if every process lives too briefly for a scan', async () => {
     const command = "perl -e 'while (1) { exit if fork }' & sleep 1000"
     const { turn, seen: group } = await begunBeforeBudget(command, (begun) => carriers(begun)[0]?.group)
-    onTestFinished(() => void (isThere(-group) && process.kill(-group, 'SIGKILL')))
+    onTestFinished(() => void (isAlive(-group) && process.kill(-group, 'SIGKILL')))
     expect(await b.ended(turn)).toMatchObject({ outcome: 'failed', error: 'budget_exceeded' })
     // What is left of it are the dead, until the first process of the machine buries them.
-    await until('nobody is left in its group', async () => !isThere(-group) || undefined)
+    await until('nobody is left in its group', async () => !isAlive(-group) || undefined)
   })
 
   it('even if a child with an empty environment and its own session ignores SIGTERM', async () => {

@@ -1,20 +1,16 @@
 import { existsSync } from 'node:fs'
-import { delimiter, join } from 'node:path'
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { presetNames, type PresetName } from '../../../src/worker/executors/presets.js'
-import { codingAgentPath } from '../../support/agents/coding-agents.js'
+import { onPath } from '../../support/agents/coding-agents.js'
 import { openCommandSetup, type CommandSetup } from '../command-setup.js'
 
 let b: CommandSetup
-const path = process.env['PATH']
+onPath()
 beforeAll(async () => {
   b = await openCommandSetup()
-  process.env['PATH'] = `${codingAgentPath}${delimiter}${path}`
 })
-afterAll(async () => {
-  process.env['PATH'] = path
-  await b.close()
-})
+afterAll(() => b.close())
 
 const anthropic = { input_tokens: 34, cache_write_tokens: 21_566 }
 const google = { input_tokens: 21_600, cache_write_tokens: 0 }

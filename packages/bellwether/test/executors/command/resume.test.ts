@@ -12,7 +12,13 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { CommandSpec } from '../../../src/worker/executors/command.js'
 import type { PresetName } from '../../../src/worker/executors/presets.js'
-import { codingAgentPath, codingAgents, promptsOf } from '../../support/agents/coding-agents.js'
+import {
+  codingAgentPath,
+  codingAgents,
+  onPath,
+  promptsOf,
+  withFolderOnPath,
+} from '../../support/agents/coding-agents.js'
 import { thorough } from '../../support/thorough.js'
 import { openCommandSetup, type CommandSetup } from '../command-setup.js'
 
@@ -29,14 +35,11 @@ const args: Readonly<Record<PresetName, readonly string[]>> = {
 let b: CommandSetup
 let folders = 0
 const path = process.env['PATH']
+onPath(agentPath)
 beforeAll(async () => {
   b = await openCommandSetup()
-  process.env['PATH'] = agentPath
 })
-afterAll(async () => {
-  process.env['PATH'] = path
-  await b.close()
-})
+afterAll(() => b.close())
 
 /** An agent in a folder of its own, in which the programs look for their sessions. */
 async function agentOf(preset: PresetName, more: Partial<CommandSpec> = {}) {
@@ -116,10 +119,7 @@ describe.runIf(!isReal)('a program whose sessions are counted', () => {
     const bin = join(folder, 'bin')
     await mkdir(bin)
     await writeFile(join(bin, 'codex'), `#!/bin/sh\necho "$*" >> ${folder}/started\nexit 1\n`, { mode: 0o755 })
-    process.env['PATH'] = `${bin}${delimiter}${codingAgentPath}${delimiter}${path}`
-    const done = await b.ended(await b.begin(spec, { agentId, sessionId: 'twice' })).finally(() => {
-      process.env['PATH'] = `${codingAgentPath}${delimiter}${path}`
-    })
+    const done = await withFolderOnPath(bin, async () => b.ended(await b.begin(spec, { agentId, sessionId: 'twice' })))
     expect(done).toMatchObject({ outcome: 'failed', error: 'command_exit_1', taskEvents: 1 })
     const started = readFileSync(join(folder, 'started'), 'utf8').trim().split('\n')
     expect(started).toEqual([expect.stringMatching(/ resume \S+ -$/), expect.not.stringContaining('resume')])

@@ -1,29 +1,25 @@
 /** Messages to the turns of programs, with the stand-ins of examples/coding-agent. */
 import { existsSync, readFileSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'
-import { delimiter, join } from 'node:path'
+import { join } from 'node:path'
 import { systemClock } from '@bellwether/base'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { killTree } from '../../../src/ports/processes/kill-tree.js'
 import type { Kernel } from '../../../src/kernel/kernel.js'
 import type { CommandSpec } from '../../../src/worker/executors/command.js'
 import type { PresetName } from '../../../src/worker/executors/presets.js'
-import { codingAgentPath, sessionLines } from '../../support/agents/coding-agents.js'
+import { codingAgentPath, onPath, sessionLines, withFolderOnPath } from '../../support/agents/coding-agents.js'
 import { project } from '../../support/kernel.js'
 import { until } from '../../support/until.js'
 import { openCommandSetup, type CommandSetup } from '../command-setup.js'
 
 let b: CommandSetup
 let folders = 0
-const path = process.env['PATH']
+onPath()
 beforeAll(async () => {
   b = await openCommandSetup()
-  process.env['PATH'] = `${codingAgentPath}${delimiter}${path}`
 })
-afterAll(async () => {
-  process.env['PATH'] = path
-  await b.close()
-})
+afterAll(() => b.close())
 
 /** A turn whose program pauses at these points; it has reached the first. `dies`: its worker can die. */
 async function paused(preset: PresetName, points: readonly string[], dies = false) {
@@ -178,10 +174,7 @@ async function wrapped(spec: Partial<CommandSpec>, setup: CommandSetup) {
   await mkdir(bin, { recursive: true })
   const script = `#!/bin/sh\ninput=$(cat)\necho "$@" > ${setup.folder}/flags\nprintf '%s\\n' "$input" | ${codingAgentPath}/claude "$@"\n`
   await writeFile(join(bin, 'claude'), script, { mode: 0o755 })
-  process.env['PATH'] = `${bin}${delimiter}${path}`
-  return setup.run({ preset: 'claude', ...spec }).finally(() => {
-    process.env['PATH'] = `${codingAgentPath}${delimiter}${path}`
-  })
+  return withFolderOnPath(bin, () => setup.run({ preset: 'claude', ...spec }))
 }
 
 it('a wrapper that reads all its input gets its end if it prints nothing, and with "steering: off" at once', async () => {

@@ -4,10 +4,10 @@
  * their model into the session's file, so that a call that is made twice is counted twice.
  */
 import { mkdirSync } from 'node:fs'
-import { delimiter, join } from 'node:path'
+import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { presetNames, type PresetName } from '../../../src/worker/executors/presets.js'
-import { callsOf, codingAgentPath } from '../../support/agents/coding-agents.js'
+import { callsOf, onPath } from '../../support/agents/coding-agents.js'
 import { openStatementProxy, type StatementPoint } from '../../support/servers/statement-proxy.js'
 import { thorough } from '../../support/thorough.js'
 import { openWorkerProcesses, type WorkerProcesses } from '../worker-processes.js'
@@ -15,17 +15,15 @@ import { openWorkerProcesses, type WorkerProcesses } from '../worker-processes.j
 /** A print of the program, or a statement of its worker. */
 type Point = { readonly preset: PresetName } & ({ readonly print: number } | StatementPoint)
 
-const path = process.env['PATH']
 let processes: WorkerProcesses
 const agentsMax = 400
+onPath()
 beforeAll(async () => {
-  process.env['PATH'] = `${codingAgentPath}${delimiter}${path}`
   processes = await openWorkerProcesses({})
   process.env['CODEX_HOME'] = join(processes.folder, 'codex')
   await processes.add('pmo')
 })
 afterAll(async () => {
-  process.env['PATH'] = path
   delete process.env['CODEX_HOME']
   await processes.stop()
 })

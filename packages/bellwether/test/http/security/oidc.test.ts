@@ -1,6 +1,5 @@
 /** Signing in with an identity provider: against a real one, against one that lies, and against one that does not answer. */
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { systemClock, systemRandom } from '@bellwether/base'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ProviderSignIn } from '../../../src/http/routes/browser-sessions.js'
@@ -12,6 +11,7 @@ import { openLyingProvider, type Lie, type LyingProvider } from '../../support/s
 import { openTestProvider, signInAt, type TestProvider } from '../../../../../scripts/identity-provider.js'
 import { recordedLog } from '../../support/recorded-log.js'
 import { openTestServer, type TestServer } from '../test-server.js'
+import { listen } from '../../support/servers/listen.js'
 
 const origin = 'http://127.0.0.1:9'
 const lists = { admins: 'bosses', operators: 'ops, builders=other', readers: `Ada@Example.com=${project}, staff` }
@@ -319,9 +319,9 @@ describe('the provider', () => {
       answered += 1
       response.end('{}')
     })
-    await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve))
+    const port = await listen(silent)
     const identity = openIdentityProvider({
-      issuer: new URL(`http://127.0.0.1:${(silent.address() as AddressInfo).port}`),
+      issuer: new URL(`http://127.0.0.1:${port}`),
       clientId: 'c',
       redirectUrl: new URL(origin),
       scopes: 'openid',

@@ -9,21 +9,16 @@ import { batchOf, budgetOf, deliverAll, forkFrom, join, reuse, wrongSums } from 
 import { turnRow } from '../../support/kernel-rows.js'
 import { guardOn, intervalSeconds, pass, tasksOf } from '../../support/watchdog.js'
 import { silentBell } from '../../support/silent-bell.js'
+import type { NewTurn } from '../../../src/kernel/verbs/turn/enqueue.js'
 
 const t = kernelPerFile()
 
 const purseOf = async (budgetId: string) => (await t.kernel.readBudget(budgetId))!
 
 /** A running turn with a budget. */
-async function spender(
-  agentId: string,
-  budget: { tokens?: number; wallMs?: number; purseId?: string; costMicros?: number },
-) {
+async function spender(agentId: string, budget: NonNullable<NewTurn['budget']>) {
   await t.agents(agentId)
-  await t.kernel.enqueue({ projectId: project, agentId, instruction: 'spend', budget })
-  const turn = (await t.claim()).find((one) => one.agentId === agentId)
-  if (turn === undefined) throw new Error(`agent ${agentId} was not claimed`)
-  return turn
+  return t.running(agentId, { budget })
 }
 
 const ask = (turn: ClaimedTurn, reservationId: string, tokens: number) =>

@@ -5,18 +5,14 @@ import { kernelPerFile, project } from '../../support/kernel.js'
 import { budgetOf, deliverAll, forkFrom, join, reuse, wrongSums } from '../../support/forks.js'
 import { eventsOf, turnRow } from '../../support/kernel-rows.js'
 import { guardOn, pass } from '../../support/watchdog.js'
+import type { NewTurn } from '../../../src/kernel/verbs/turn/enqueue.js'
 
 const t = kernelPerFile()
 
-async function spender(
-  agentId: string,
-  budget: { tokens?: number; costMicros?: number; wallMs?: number; purseId?: string },
-) {
+/** A running turn with a budget. */
+async function spender(agentId: string, budget: NonNullable<NewTurn['budget']>) {
   await t.agents(agentId)
-  await t.kernel.enqueue({ projectId: project, agentId, instruction: 'spend', budget })
-  const turn = (await t.claim()).find((one) => one.agentId === agentId)
-  if (turn === undefined) throw new Error(`agent ${agentId} was not claimed`)
-  return turn
+  return t.running(agentId, { budget })
 }
 
 const usage = {

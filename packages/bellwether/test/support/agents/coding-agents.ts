@@ -2,6 +2,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll } from 'vitest'
 import { presetNames, type PresetName } from '../../../src/worker/executors/presets.js'
 
 export const codingAgentPath = fileURLToPath(new URL('../../../../../examples/coding-agent', import.meta.url))
@@ -12,6 +13,20 @@ export interface CodingAgents {
   readonly path: string
   /** Whether this is the real program. It does not follow the orders of a stand-in. */
   readonly isReal: boolean
+}
+
+/** Puts programs on the search path for the tests of a file, by default the stand-ins. */
+export function onPath(path = codingAgents({ PATH: process.env['PATH'] }).path): void {
+  const before = process.env['PATH']
+  beforeAll(() => void (process.env['PATH'] = path))
+  afterAll(() => void (process.env['PATH'] = before))
+}
+
+/** Calls the function with one more folder at the front of the search path. */
+export async function withFolderOnPath<T>(folder: string, act: () => Promise<T>): Promise<T> {
+  const before = process.env['PATH']
+  process.env['PATH'] = `${folder}${delimiter}${before}`
+  return act().finally(() => void (process.env['PATH'] = before))
 }
 
 /** The stand-ins, or the real program that BELLWETHER_REAL_CLI names. */

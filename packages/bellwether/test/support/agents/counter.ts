@@ -1,7 +1,7 @@
 /** An HTTP service that counts requests by their idempotency key. Each response takes 400 ms. */
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { systemClock } from '@bellwether/base'
+import { listen } from '../servers/listen.js'
 
 export interface Counter {
   readonly url: string
@@ -27,9 +27,9 @@ export async function startCounter(): Promise<Counter> {
       response.writeHead(200, { 'content-type': 'application/json' }).end('{"counted":true}')
     })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const port = await listen(server)
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: `http://127.0.0.1:${port}`,
     counts,
     pending,
     async stop() {

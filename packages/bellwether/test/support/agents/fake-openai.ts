@@ -3,7 +3,7 @@
  * every request with its time and whether the caller hung up. `close` cuts open connections.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { listen } from '../servers/listen.js'
 
 export interface FakeAnswer {
   readonly text?: string
@@ -105,9 +105,9 @@ export async function openFakeProvider(): Promise<FakeProvider> {
     response.end()
   }
 
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const port = await listen(server)
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
+    url: `http://127.0.0.1:${port}/v1`,
     requests,
     behave: (next) => void (behaviour = next),
     close: () =>

@@ -1,5 +1,7 @@
 /** A dispatcher on a board in memory, with a fake kernel, disk and people. */
+import type { DispatchReport } from '@bellwether/protocol/http'
 import { makeAlerts, type Alert } from '../../../src/board/dispatch/alerts.js'
+import { dispatch } from '../../../src/board/dispatch/dispatch.js'
 import {
   createDispatcher,
   type Dispatcher,
@@ -24,6 +26,9 @@ export const referenceBudget: BudgetPolicy = {
   ...defaultBudget,
   global: { ...defaultBudget.global, ...referenceLimits },
 }
+
+/** The signal of a process that is not stopped. */
+export const never = new AbortController().signal
 
 /** What survives a crash: the log, the kernel, the disk, the clock. */
 export interface World {
@@ -165,3 +170,9 @@ export const created = (taskId: string, payload: Readonly<Record<string, unknown
   actor: 'ann',
   payload: { title: `Do ${taskId}`, ...payload },
 })
+
+/** Dispatches the task, and returns the report. */
+export async function dispatched(world: World, taskId = 'T-1', script?: FakeKernel['script']): Promise<DispatchReport> {
+  if (script !== undefined) world.kernel.script = script
+  return dispatch(dispatcherOf(world), taskId, never)
+}

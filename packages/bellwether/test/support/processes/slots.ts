@@ -2,6 +2,11 @@
  * Slots hold the processes of an installation: each restarts its process with the same arguments. `stop` ends all of them, also frozen
  * ones. `retryingClient` sends requests to a server that the test kills.
  */
+import { systemClock, systemRandom } from '@bellwether/base'
+import { createKey } from '../../../src/kernel/access/api-keys.js'
+import type { Database } from '../../../src/ports/database/database.js'
+import { uuidv7 } from '../../../src/ports/ids.js'
+import { freePort } from '../nats.js'
 import { runCli, type Cli } from '../process.js'
 import { until } from '../until.js'
 
@@ -25,6 +30,15 @@ export interface Slots {
 /** Names of settings without their prefix, as the environment of a process. */
 export const settingsEnv = (settings: Readonly<Record<string, string>>): Record<string, string> =>
   Object.fromEntries(Object.entries(settings).map(([name, value]) => [`BELLWETHER__${name}`, value]))
+
+/** The address of a server that is to be started, with keys for its administrator and for the sensors of a view. */
+export async function newServerAccess(db: Database, view: string) {
+  const ports = { ids: uuidv7(systemClock, systemRandom), random: systemRandom }
+  const admin = await createKey(db, ports, { role: 'admin', by: 'test' })
+  const sensorKey = await createKey(db, ports, { role: 'sensor', view, by: 'test' })
+  const port = await freePort()
+  return { admin, sensorKey, port, url: `http://127.0.0.1:${port}`, headers: { 'x-api-key': admin.key } }
+}
 
 export function openSlots(cwd: string, env: Readonly<Record<string, string>>): Slots {
   const all: Slot[] = []

@@ -5,16 +5,13 @@
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { defined, systemClock, systemRandom } from '@bellwether/base'
-import { createKey } from '../../../src/kernel/access/api-keys.js'
+import { defined } from '@bellwether/base'
 import { migrate } from '../../../src/kernel/schema/migrate.js'
 import type { Database } from '../../../src/ports/database/database.js'
 import { openDatabase } from '../../../src/ports/database/pool.js'
-import { uuidv7 } from '../../../src/ports/ids.js'
 import { timings } from './fleet.js'
-import { freePort } from '../nats.js'
 import { testFolder } from '../postgres.js'
-import { openSlots, retryingClient, settingsEnv, type Ask, type Slot } from './slots.js'
+import { newServerAccess, openSlots, retryingClient, settingsEnv, type Ask, type Slot } from './slots.js'
 
 export interface Topology {
   readonly db: Database
@@ -53,12 +50,7 @@ export async function startTopology(address: { readonly url: string; readonly na
   }
   const db = await openDatabase({ url: address.url, applicationName: 'test', poolSize: 4 })
   await migrate(db)
-  const ports = { ids: uuidv7(systemClock, systemRandom), random: systemRandom }
-  const admin = await createKey(db, ports, { role: 'admin', by: 'test' })
-  const sensorKey = await createKey(db, ports, { role: 'sensor', view, by: 'test' })
-  const port = await freePort()
-  const url = `http://127.0.0.1:${port}`
-  const headers = { 'x-api-key': admin.key }
+  const { sensorKey, port, url, headers } = await newServerAccess(db, view)
 
   const holdFile = join(cwd, 'hold')
   const processes = openSlots(cwd, { ...settingsEnv(settings), FLEET_HOLD: holdFile })

@@ -4,7 +4,7 @@
  */
 import { createHmac, generateKeyPairSync, sign } from 'node:crypto'
 import { createServer, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { listen } from './listen.js'
 
 export interface Lie {
   /** Changes the claims of the next ID token; undefined removes one. */
@@ -78,8 +78,8 @@ export async function openLyingProvider(clientId: string, clientSecret: string):
     if (alg === 'HS256') return `${text}.${createHmac('sha256', clientSecret).update(text).digest('base64url')}`
     return `${text}.${sign('sha256', Buffer.from(text), (otherKey ? other! : own!).privateKey).toString('base64url')}`
   }
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const port = await listen(server)
+  const issuer = `http://127.0.0.1:${port}`
   const provider: LyingProvider = {
     issuer,
     lie: {},

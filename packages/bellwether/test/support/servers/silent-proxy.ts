@@ -1,5 +1,6 @@
 /** A TCP proxy that can go silent: it accepts and keeps connections but forwards nothing, as a network that drops packets. */
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import { connect, createServer, type Socket } from 'node:net'
+import { listen } from './listen.js'
 
 export interface SilentProxy {
   /** The URL of the server, through the proxy. */
@@ -31,9 +32,8 @@ export async function openSilentProxy(serverUrl: string): Promise<SilentProxy> {
     socket.on('close', () => sockets.delete(socket))
     socket.on('error', () => undefined) // `close` follows
   }
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const url = new URL(serverUrl)
-  url.port = String((server.address() as AddressInfo).port)
+  url.port = String(await listen(server))
   return {
     url: url.href,
     silence(wanted) {

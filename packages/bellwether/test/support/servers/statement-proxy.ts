@@ -2,7 +2,8 @@
  * A TCP proxy for PostgreSQL that sees each prepared statement by its name. At one execution of one statement it stops: before the server
  * gets it, or after the server has committed it and before the client gets the answer.
  */
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import { connect, createServer, type Socket } from 'node:net'
+import { listen } from './listen.js'
 
 export interface StatementPoint {
   /** The name of the prepared statement, such as `bw_record`. */
@@ -65,9 +66,8 @@ export async function openStatementProxy(serverUrl: string): Promise<StatementPr
     client.on('close', () => upstream.destroy())
     upstream.on('close', () => client.destroy())
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const url = new URL(serverUrl)
-  url.port = String((server.address() as AddressInfo).port)
+  url.port = String(await listen(server))
   return {
     url: url.href,
     seen,

@@ -1,8 +1,8 @@
 /** Real HTTP servers that receive webhooks. They check every body against the contract. */
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { eventWebhookBody, noticeBody } from '@bellwether/protocol/http'
 import type { z } from 'zod'
+import { listen } from './listen.js'
 
 export type ReceivedEvent = z.output<typeof eventWebhookBody>['events'][number]
 export type ReceivedNotice = z.output<typeof noticeBody>
@@ -63,9 +63,9 @@ async function open(take: (path: string, body: unknown) => () => void): Promise<
       response.writeHead(status).end()
     })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const port = await listen(server)
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`,
+    url: `http://127.0.0.1:${port}/hook`,
     answer: (...next) => void statuses.push(...next),
     get requests() {
       return requests

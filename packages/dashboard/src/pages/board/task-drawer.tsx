@@ -1,4 +1,5 @@
 /** One task in full, beside the board: reasons, runs, budget, and what a person can do. */
+import { objectOf } from '@bellwether/base'
 import { dollars, moneySpent, reasonInWords, taskLimits, tokensSpent } from '@bellwether/protocol/spending'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
@@ -135,10 +136,8 @@ function TaskView({ project, task }: { readonly project: string; readonly task: 
 /** Why the task was or will be selected; otherwise the rule. */
 function whyOf(task: TaskDetail): string {
   if (task.next !== null) return task.next.why
-  const choice = task.fields['choice']
-  if (typeof choice === 'object' && choice !== null && 'because' in choice && typeof choice.because === 'string')
-    return choice.because
-  return 'ready: selected by priority, then impact, then age'
+  const { because } = objectOf(task.fields['choice'])
+  return typeof because === 'string' ? because : 'ready: selected by priority, then impact, then age'
 }
 
 /** The board's verdict, if it differs from the turn's outcome. */

@@ -1,4 +1,5 @@
 /** The timeline of a turn: inbox → steps → tools → deliverable, with long texts folded. */
+import { isObject, objectOf } from '@bellwether/base'
 import { reasonInWords } from '@bellwether/protocol/spending'
 import { useQuery } from '@tanstack/react-query'
 import { useState, type ReactNode } from 'react'
@@ -218,10 +219,7 @@ export function CardOf({ project, id, title, field }: CardOfProps) {
   if (id === null) return <p className="text-ink-3">{title}: none yet</p>
   if (card.error !== null) return <Failure error={card.error} />
   const content = card.data?.content
-  const shown =
-    field !== undefined && typeof content === 'object' && content !== null && field in content
-      ? (content as Record<string, unknown>)[field]
-      : content
+  const shown = field !== undefined && isObject(content) && field in content ? content[field] : content
   return (
     <div>
       <p className="label">{title}</p>
@@ -314,4 +312,4 @@ function Delivered({ content }: { readonly content: unknown }) {
   )
 }
 
-const hasText = (content: unknown) => typeof content === 'object' && content !== null && 'text' in content
+const hasText = (content: unknown) => 'text' in objectOf(content)

@@ -3,7 +3,7 @@
  * Pure; fold.ts marks the tasks. An unfinished line of a writer that died is not damage, because the write was never acknowledged.
  */
 import { isUtf8 } from 'node:buffer'
-import { parseJson } from '../lines/json.js'
+import { parseJson } from '@bellwether/base'
 
 /** `ids`: the tasks that the line names; empty: none. `any`: an event was lost, and its task is unknown. */
 export type Damage = { readonly ids: readonly string[] } | 'any'

@@ -4,6 +4,7 @@
  * bytes per event. The same events give the same file.
  */
 import { createHash } from 'node:crypto'
+import { objectOf } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import type { LogFile } from '../../../ports/disk/disk.js'
 import { lineAt } from '../lines/line-at.js'
@@ -169,7 +170,7 @@ export class EventIdIndex {
 
   async #isAt(place: number, id: Buffer): Promise<boolean> {
     const event: unknown = JSON.parse(await lineAt(this.#log, place))
-    const eventId = typeof event === 'object' && event !== null && 'eventId' in event ? event.eventId : undefined
+    const eventId = objectOf(event)['eventId']
     return typeof eventId === 'string' && Buffer.from(eventId).equals(id)
   }
 

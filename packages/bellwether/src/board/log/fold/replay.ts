@@ -2,9 +2,9 @@
  * Reads a log from a position to its end into a fold. Memory is bounded by the longest allowed line. Every line is counted
  * or reported with its number. A last line without a newline counts if it is complete JSON, and else is reported as torn.
  */
+import { parseJson } from '@bellwether/base'
 import type { LogFile } from '../../../ports/disk/disk.js'
 import { damagedKinds, Fold, type Problem } from './fold.js'
-import { parseJson } from '../lines/json.js'
 import { lineReadMaxBytes } from '../lines/line.js'
 
 export interface LineIssue {

@@ -4,7 +4,7 @@
  * the same result. A line that is broken, too long, too deep or not UTF-8 is a named problem, never an exception.
  */
 import { isUtf8 } from 'node:buffer'
-import { isObject, parseJson } from './json.js'
+import { isObject, parseJson } from '@bellwether/base'
 import { emptyPayload, Payload } from './payload.js'
 import { eventTypes } from '../task.js'
 

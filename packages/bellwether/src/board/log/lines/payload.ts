@@ -2,6 +2,8 @@
  * Reads the known keys of an event payload once. A value of the wrong type is ignored; every unknown key becomes a field of
  * the task under its own name. reduce.ts applies the result.
  */
+import { objectOf } from '@bellwether/base'
+
 type RawPayload = Readonly<Record<string, unknown>>
 
 const dependenciesMax = 1_000 // more than any plan needs; bounds the memory of one task
@@ -129,8 +131,7 @@ function idList(value: unknown): readonly string[] | undefined {
 }
 
 function damageIn(value: unknown): Payload['damage'] {
-  if (typeof value !== 'object' || value === null || !('line' in value) || !('kind' in value)) return undefined
-  const { line, kind } = value
+  const { line, kind } = objectOf(value)
   return Number.isSafeInteger(line) && typeof kind === 'string' ? { line: line as number, kind } : undefined
 }
 

@@ -3,13 +3,14 @@
  * long, too deep, not a finite number) is rejected before it is written. An eventId that the log already has is not written
  * again. Pure.
  */
+import { isObject } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { depthMax } from './line.js'
 import { statusAfter } from '../fold/reduce.js'
 import { messageTypes, type BoardState, type Draft, type TaskEvent, type TaskStatus } from '../task.js'
 
 // A line of this size replays in about 1 ms.
-export const lineWriteMaxBytes = 2 ** 20
+const lineWriteMaxBytes = 2 ** 20
 // One group is one write and one fsync.
 const groupMax = 10_000
 const groupMaxBytes = 16 * 2 ** 20
@@ -113,8 +114,7 @@ function checkMove(event: TaskEvent, state: BoardState, statuses: Map<string, Ta
 }
 
 function checkPayload(payload: unknown, where: string): void {
-  if (typeof payload !== 'object' || payload === null || Array.isArray(payload))
-    throw rejected('bad_payload', `The ${where} must be an object.`)
+  if (!isObject(payload)) throw rejected('bad_payload', `The ${where} must be an object.`)
   const values = payload as Readonly<Record<string, unknown>>
   for (const key of ['priority', 'impact'])
     if (values[key] !== undefined && (typeof values[key] !== 'number' || !Number.isFinite(values[key])))

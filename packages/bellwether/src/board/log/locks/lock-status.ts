@@ -4,8 +4,8 @@
  * uptime, so that setting the wall clock makes no lock stale and none permanent. A lock whose owner certainly died is
  * `abandoned` before it is stale.
  */
+import { isObject, parseJson } from '@bellwether/base'
 import type { Machine } from '../../../ports/disk/machine.js'
-import { isObject, parseJson } from '../lines/json.js'
 
 /** The contents of a lock file. Locks of other programs lack the optional keys. */
 export interface LockRecord {

@@ -9,7 +9,7 @@ import type { Disk } from '../../../ports/disk/disk.js'
 import { explainDisk, type TaskRoot } from '../root.js'
 import { hashUpTo } from './snapshot.js'
 
-export const archivedMax = 7
+const archivedMax = 7
 const pattern = /^tasks\.snapshot\.(\d{8}T\d{6}\.\d{3}Z)\.json$/
 
 export interface ArchivedSnapshot {

@@ -3,9 +3,9 @@
  * or changed. A live snapshot in our layout is read line by line to save memory; another layout (the reference's, or edited
  * by hand) is parsed as a whole, up to a size. An unreadable one counts as different.
  */
+import { isObject, parseJson, type JsonObject } from '@bellwether/base'
 import type { Disk, LogFile } from '../../../ports/disk/disk.js'
 import type { Fold } from '../fold/fold.js'
-import { isObject, parseJson, type JsonObject } from '../lines/json.js'
 import { contentHash, hashUpTo, head, isReferenceRoot, taskLine } from './snapshot.js'
 import type { Task } from '../task.js'
 

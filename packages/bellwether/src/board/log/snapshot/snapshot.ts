@@ -12,7 +12,7 @@ import { explainDisk } from '../root.js'
 import type { Run, Task } from '../task.js'
 
 /** The version of the reference's snapshots, which ours extend. */
-export const snapshotVersion = 2
+const snapshotVersion = 2
 
 export interface SnapshotMeta {
   readonly version: number

@@ -1,42 +1,21 @@
 /** The commands of `bellwether task` that change a task or the board. */
 import { defined } from '@bellwether/base'
-import {
-  InvalidInput,
-  mergeModes,
-  workspaceKinds,
-  type MergeMode,
-  type TaskAction,
-  type WorkspaceKind,
-} from '@bellwether/protocol'
+import { InvalidInput, mergeModes, workspaceKinds, type MergeMode, type WorkspaceKind } from '@bellwether/protocol'
 import { newTask, taskChange } from '@bellwether/protocol/task-input'
 import type { BodyFor } from '@bellwether/protocol/http'
 import { InvalidArgumentError, Option, type Command } from 'commander'
 import { mustKnowChecks } from '../../../board/policies/acceptance.js'
 import { checked } from '../../../board/tasks/input.js'
-import { addTask, blockTask, changeTask, claimTask, retryTask } from '../../../board/tasks/task-commands.js'
-import {
-  abort,
-  approve,
-  escalate,
-  freeze,
-  pause,
-  reject,
-  release,
-  requireApproval,
-  resume,
-  unfreeze,
-  type OperatorInput,
-  type OperatorPorts,
-} from '../../../board/tasks/operator-commands.js'
-import { sendBack } from '../../../board/tasks/merge-commands.js'
-import type { TaskEvent } from '../../../board/log/task.js'
+import { addTask, changeTask, retryTask } from '../../../board/tasks/task-commands.js'
+import { pause, resume } from '../../../board/tasks/operator-commands.js'
+import { taskMoves } from '../../../board/dispatch/requests.js'
 import type { TaskView } from '../../../board/tasks/task-view.js'
 import type { Client } from '../../../client/client.js'
 import { plain } from '../../../client/sanitize.js'
 import { collect } from '../../shared/options.js'
 import { print as printResult } from '../../shared/output.js'
 import { readInstruction } from '../../shared/instruction.js'
-import { boardServer, onRoot, whoAmI, withCommon, type CommonFlags, type Opened } from './root.js'
+import { boardServer, onRoot, whoAmI, withCommon, type CommonFlags } from './root.js'
 
 interface FieldFlags extends CommonFlags {
   readonly title?: string
@@ -174,36 +153,28 @@ function anyNumber(text: string): number {
 export const changed = (server: Client, task: string, body: BodyFor<'PATCH /board/tasks/:task'>) =>
   server.ask('PATCH /board/tasks/:task', { params: { task }, body })
 
-type Move = (operator: OperatorPorts, id: string, input: OperatorInput, opened: Opened) => Promise<readonly TaskEvent[]>
-
 interface ReasonFlags extends CommonFlags {
   readonly reason?: string
 }
 
-const moves: readonly (readonly [name: string, description: string, past: string, move: Move])[] = [
-  ['claim', 'take a task yourself', 'is yours', (operator, id, { by }) => claimTask(operator, id, by)],
-  ['block', 'mark a task as blocked', 'is blocked', blockTask],
-  [
-    'escalate',
-    'hand a task to a person',
-    'waits for a person',
-    async (operator, id, input, { policies }) =>
-      escalate({ ...operator, recovery: (await policies()).recovery }, id, input),
-  ],
-  ['freeze', 'prevent a task from being dispatched', 'is frozen', freeze],
-  ['unfreeze', 'allow a frozen task to be dispatched', 'is not frozen any more', unfreeze],
-  ['release', 'release a task that is held because of a damaged line of the log', 'is released', release],
-  ['approve', 'approve a task that needs approval', 'is approved', approve],
-  ['reject', 'reject a task that needs approval: it fails', 'is rejected', reject],
-  ['require-approval', 'require approval before a task is dispatched', 'needs approval', requireApproval],
-  ['abort', 'end a task as failed and stop its turn', 'is aborted', abort],
-  ['send-back', 'send a change that waits for a merge back to its agent, who continues it', 'is sent back', sendBack],
+const moves: readonly (readonly [action: keyof typeof taskMoves, description: string, past: string])[] = [
+  ['claim', 'take a task yourself', 'is yours'],
+  ['block', 'mark a task as blocked', 'is blocked'],
+  ['escalate', 'hand a task to a person', 'waits for a person'],
+  ['freeze', 'prevent a task from being dispatched', 'is frozen'],
+  ['unfreeze', 'allow a frozen task to be dispatched', 'is not frozen any more'],
+  ['release', 'release a task that is held because of a damaged line of the log', 'is released'],
+  ['approve', 'approve a task that needs approval', 'is approved'],
+  ['reject', 'reject a task that needs approval: it fails', 'is rejected'],
+  ['require_approval', 'require approval before a task is dispatched', 'needs approval'],
+  ['abort', 'end a task as failed and stop its turn', 'is aborted'],
+  ['send_back', 'send a change that waits for a merge back to its agent, who continues it', 'is sent back'],
 ]
 
 /** The commands for one task with an optional reason. */
 export function moveCommands(task: Command): void {
-  for (const [name, description, past, move] of moves) {
-    withCommon(task.command(`${name} <id>`))
+  for (const [action, description, past] of moves) {
+    withCommon(task.command(`${action.replace('_', '-')} <id>`))
       .description(description)
       .option('-r, --reason <text>', 'the reason, for the log')
       .action(async (id: string, flags: ReasonFlags) => {
@@ -211,11 +182,11 @@ export function moveCommands(task: Command): void {
         const show = ({ status, reason }: Pick<TaskView, 'status' | 'reason'>) =>
           printResult(flags, { taskId: id, status, reason }, () => plain(`${id} ${past} (${status})`))
         const server = await boardServer(flags)
-        if (server !== undefined)
-          return show(await changed(server, id, { action: name.replace('-', '_') as TaskAction, ...why }))
-        return onRoot(flags, 'write', async (opened) => {
-          await move(opened.operator, id, { by: whoAmI(flags), ...why }, opened)
-          show(opened.board.state.tasks.get(id)!)
+        if (server !== undefined) return show(await changed(server, id, { action, ...why }))
+        return onRoot(flags, 'write', async ({ operator, policies, board }) => {
+          const ports = { ...operator, recovery: async () => (await policies()).recovery }
+          await taskMoves[action](ports, id, { by: whoAmI(flags), ...why })
+          show(board.state.tasks.get(id)!)
         })
       })
   }

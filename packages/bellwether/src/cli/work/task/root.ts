@@ -51,7 +51,7 @@ export function whoAmI(flags: CommonFlags): string {
   return flags.as ?? userInfo().username
 }
 
-export function rootSettings(flags: CommonFlags) {
+function rootSettings(flags: CommonFlags) {
   const settings = loadSettings({ folder: process.cwd(), env: environment() })
   const root = resolve(flags.root ?? settings.board.root ?? '.')
   return { root, settings: settings.board, notify: settings.notify, all: settings }
@@ -61,7 +61,7 @@ export function rootSettings(flags: CommonFlags) {
 const detailsMaxChars = 500
 
 /** Only warnings and errors, on stderr: the result goes to stdout. */
-export const commandLog: Log = {
+const commandLog: Log = {
   info: () => undefined,
   warn: (fields, message) => printStderr('warning', fields, message),
   error: (fields, message) => printStderr('error', fields, message),

@@ -31,7 +31,7 @@ export interface Limit {
 const accountMaxChars = 200
 const reasonMaxChars = 500
 
-export function accountName(name: string): string {
+function accountName(name: string): string {
   const plain = plainText(name, 'account')
   if (plain.length <= accountMaxChars) return plain
   throw new InvalidInput(`"account" must have at most ${accountMaxChars} characters (got ${plain.length})`, {
@@ -85,7 +85,7 @@ export async function endHold(db: Queryable, account: string, by: string, fence?
 }
 
 /** What lists and events show as the tool of a parked turn. */
-export const waitsForAccount = ({ account, until }: Pick<Hold, 'account' | 'until'>) =>
+const waitsForAccount = ({ account, until }: Pick<Hold, 'account' | 'until'>) =>
   `account ${account} until ${until.toISOString().slice(11, 16)} UTC`
 
 /** Suspends a turn until its account is free. `seconds` is the last resort if nothing releases it. */

@@ -8,8 +8,8 @@ import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
 import { callWith, type Fence, type Verdict } from '../../verdict.js'
 
-export const spendingScopes = ['project', 'agent', 'model'] as const
-export const spendingPeriods = ['day', 'month'] as const
+const spendingScopes = ['project', 'agent', 'model'] as const
+const spendingPeriods = ['day', 'month'] as const
 
 export interface SpendingLimit {
   readonly scope: (typeof spendingScopes)[number]
@@ -32,7 +32,7 @@ export interface SpendingShort {
   readonly cost_micros: number | null
 }
 
-export const limitId = ({ scope, name, period }: SpendingLimit) => [scope, name, period].filter(Boolean).join(' ')
+const limitId = ({ scope, name, period }: SpendingLimit) => [scope, name, period].filter(Boolean).join(' ')
 
 /** Sets the limits to exactly these. */
 export async function setSpendingLimits(

@@ -82,7 +82,7 @@ export function splitContent(content: string): string[] {
 }
 
 /** The text without what PostgreSQL cannot store. */
-export function storableText(text: string): string {
+function storableText(text: string): string {
   const well = text.toWellFormed()
   return well.includes('\0') ? well.replaceAll('\0', '\u{fffd}') : well
 }

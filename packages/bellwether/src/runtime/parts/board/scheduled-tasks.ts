@@ -25,7 +25,7 @@ const quietMaxMs = 8_000
 const ended: ReadonlySet<string> = new Set(['done', 'failed'])
 
 /** For example `nightly-20261118T023000Z`. */
-export function scheduledTaskId({
+function scheduledTaskId({
   schedule_id: schedule,
   instant,
   kind,

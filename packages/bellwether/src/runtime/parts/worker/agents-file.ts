@@ -5,7 +5,7 @@
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { errorMessage } from '@bellwether/base'
+import { errorMessage, isObject } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { fileFunction, functionIn, type FileAgent } from '../../../worker/agent.js'
 import type { Agents } from '../../../worker/agents.js'
@@ -62,8 +62,7 @@ export async function loadAgents(file: string, version?: string): Promise<Agents
 
 function toolsOf(path: string, list: unknown): HostedTool[] {
   if (list === undefined) return []
-  const isTool = (one: unknown): one is HostedTool =>
-    typeof one === 'object' && one !== null && 'run' in one && typeof one.run === 'function' && 'name' in one
+  const isTool = (one: unknown): one is HostedTool => isObject(one) && typeof one['run'] === 'function' && 'name' in one
   if (!Array.isArray(list) || !list.every(isTool)) {
     throw new InvalidInput(`The export "tools" of ${path} is not a list of tools`, {
       code: 'tools_not_a_list',

@@ -7,7 +7,7 @@ import { timingSafeEqual } from 'node:crypto'
 import { chmodSync, copyFileSync, lchownSync, writeFileSync } from 'node:fs'
 import { createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
-import { linkAbort, type Clock, type Log, type Random } from '@bellwether/base'
+import { type Clock, isObject, linkAbort, type Log, objectOf, parseJson, type Random } from '@bellwether/base'
 import { nodeArguments } from '@bellwether/base/thread'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Kernel } from '../../../kernel/kernel.js'
@@ -180,19 +180,9 @@ const denied = (by: string | null, reason: string | null) =>
 
 /** Undefined if the line is not a request with the turn's secret. */
 function permissionRequest(line: string, secret: string): PermissionRequest | undefined {
-  let value: unknown
-  try {
-    value = JSON.parse(line)
-  } catch {
-    return undefined
-  }
-  if (!isObject(value)) return undefined
-  const { token, tool_name: tool, input } = value
+  const { token, tool_name: tool, input } = objectOf(parseJson(line))
   if (typeof token !== 'string' || typeof tool !== 'string' || tool === '' || !isObject(input)) return undefined
   const [given, wanted] = [Buffer.from(token), Buffer.from(secret)]
   if (given.length !== wanted.length || !timingSafeEqual(given, wanted)) return undefined
   return { tool_name: tool, input }
 }
-
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)

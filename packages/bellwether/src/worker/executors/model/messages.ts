@@ -3,7 +3,7 @@
  * roles alternate; no message is empty; text from others is marked as data and cut to size. The task and the instructions are
  * always included.
  */
-import { defined } from '@bellwether/base'
+import { defined, isObject } from '@bellwether/base'
 import type { Card, FieldSpec } from '../../../kernel/verbs/cards.js'
 import type { Message, MessageToolCall, ToolOutput } from '../../../ports/model/model.js'
 import { fieldList, oldestFirst, section, textOf } from '../../card-text.js'
@@ -128,7 +128,7 @@ function stepMessages(step: TranscriptStep, ids: Set<string>, roomChars: number)
 
 /** Providers accept only objects as arguments. Anything else that the model wrote is shown to it inside an object. */
 function argsOf({ args, raw }: StepCall, maxChars: number): unknown {
-  if (typeof args === 'object' && args !== null && !Array.isArray(args)) {
+  if (isObject(args)) {
     const text = JSON.stringify(args)
     return text.length <= Math.max(1_000, maxChars) ? args : { left_out: cut(text, maxChars) }
   }

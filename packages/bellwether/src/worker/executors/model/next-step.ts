@@ -2,6 +2,7 @@
  * Decides the next step of a model's turn from its transcript. Pure: the same cards give the same decision, so that a takeover
  * repeats it. A model's output decides only which tools it calls by name and with which text it ends.
  */
+import { isObject, parseJson } from '@bellwether/base'
 import { InvalidInput, budgetExceeded } from '@bellwether/protocol'
 import type { FieldSpec } from '../../../kernel/verbs/cards.js'
 import { cardMaxBytes, storable } from '../../../kernel/content.js'
@@ -41,13 +42,13 @@ export function callsOf(stepId: string, calls: readonly RawToolCall[]): StepCall
 /** The arguments. Undefined if they are not a JSON object that can be stored. */
 function parsed(input: string): unknown {
   if (input.trim() === '') return {}
+  const value = parseJson(input)
+  if (!isObject(value)) return undefined
   try {
-    const value = JSON.parse(input) as unknown
-    if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined
     storable(value, 'the arguments', cardMaxBytes)
     return value
   } catch (error) {
-    if (error instanceof SyntaxError || error instanceof InvalidInput) return undefined
+    if (error instanceof InvalidInput) return undefined
     throw error
   }
 }

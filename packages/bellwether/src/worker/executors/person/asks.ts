@@ -2,11 +2,10 @@
  * The questions of a person's turn and their answers, read from its cards. The executor keeps no other state, so that any worker can
  * continue the turn. Pure. All times are database times and are compared only with each other.
  */
-import { defined } from '@bellwether/base'
+import { defined, objectOf } from '@bellwether/base'
 import type { ResultStatus } from '@bellwether/protocol'
 import type { Card } from '../../../kernel/verbs/cards.js'
 import type { ToolResult } from '@bellwether/protocol/http'
-import { objectOf } from '../../card-text.js'
 
 export interface Answer extends Pick<ToolResult, 'status' | 'result' | 'error'> {
   /** Absent if there is no card. */

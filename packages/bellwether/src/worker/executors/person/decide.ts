@@ -3,10 +3,9 @@
  * let the fallback agent answer, or end. Pure: it depends only on the asks so far. Every path is finite, and its ending reports who
  * was asked, when, and with which result.
  */
-import { defined } from '@bellwether/base'
+import { defined, objectOf } from '@bellwether/base'
 import type { FieldSpec } from '../../../kernel/verbs/cards.js'
 import type { TurnAction } from '../../agent.js'
-import { objectOf } from '../../card-text.js'
 import type { Ask } from './asks.js'
 import { readAnswer } from './read-answer.js'
 import { anyone, fallbackAgent, fallbackSeconds, peopleOf, withinSeconds, type PersonSpec } from './spec.js'

@@ -2,9 +2,9 @@
  * Reads a person's answer: the fields that the task wants, one of the choices, or any text. Pure. A rejected answer comes with a
  * reason that the person can act on.
  */
+import { objectOf } from '@bellwether/base'
 import type { FieldSpec } from '../../../kernel/verbs/cards.js'
 import type { Delivery } from '../../../kernel/verbs/turn/deliver.js'
-import { objectOf } from '../../card-text.js'
 import { decideResult, fieldsByName } from '../../submit-result.js'
 
 export type AnswerVerdict = { readonly accepted: Delivery['content'] } | { readonly rejected: string }

@@ -1,0 +1,36 @@
+/** Reads JSON of unknown content: each function returns a value for anything it gets and never throws. */
+export type JsonObject = Readonly<Record<string, unknown>>
+
+/** Whether the value is an object, neither null nor an array. */
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** The value if it is an object, else an empty one. */
+export function objectOf(value: unknown): JsonObject {
+  return isObject(value) ? value : {}
+}
+
+/** Undefined: the text is not JSON. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** A text as it is, anything else as JSON; empty if it has no JSON. */
+export function textOrJson(value: unknown): string {
+  return typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
+}
+
+/** JSON with sorted keys: equal values have equal texts. */
+export function canonicalJson(value: unknown): string {
+  return JSON.stringify(value, sortedKeys) ?? 'null'
+}
+
+function sortedKeys(_key: string, value: unknown): unknown {
+  if (!isObject(value)) return value
+  return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)))
+}
