@@ -2,6 +2,7 @@
  * docs/reference/sql.md: describes the schema of a migrated database (tables, types, views, triggers and function signatures), read from
  * the catalogs in a stable order. The result is documentation, not a script. Writing it is left to docs.ts.
  */
+import { groupBy } from '../../packages/base/src/group.js'
 import type { Queryable } from '../../packages/bellwether/src/ports/database/database.js'
 import { generated, page } from './pages.js'
 
@@ -78,7 +79,7 @@ const functions = `
 
 export async function sqlPage(db: Queryable): Promise<string> {
   const ask = (text: string, ...more: unknown[]) => db.query<Entry>({ text, values: [schemas, ...more] })
-  const grouped = async (text: string, ...more: unknown[]) => byName(await ask(text, ...more))
+  const grouped = async (text: string, ...more: unknown[]) => groupBy(await ask(text, ...more), ({ name }) => name)
   const tables = await grouped(columns, 'r')
   const types = await grouped(columns, 'c')
   const [rules, options, keys, guards] = [
@@ -137,12 +138,6 @@ export async function sqlPage(db: Queryable): Promise<string> {
     schema.trimEnd(),
     '```',
   )
-}
-
-function byName(entries: readonly Entry[]): Map<string, Entry[]> {
-  const groups = new Map<string, Entry[]>()
-  for (const entry of entries) groups.set(entry.name, [...(groups.get(entry.name) ?? []), entry])
-  return groups
 }
 
 function section(title: string, lines: readonly string[]): string {

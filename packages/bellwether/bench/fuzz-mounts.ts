@@ -6,7 +6,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import { seededRandom, type SeededRandom } from '@bellwether/base'
+import { errorStack, seededRandom, type SeededRandom } from '@bellwether/base'
 import { Fleet } from '../test/view/fleet/fleet.js'
 import type { Difference } from '../test/view/fleet/disk.js'
 import { until } from '../test/support/until.js'
@@ -169,7 +169,7 @@ async function run(seed: number): Promise<RunReport> {
       problems.push(...(await fleet.check<string[][]>('check')).flat())
     }
   } catch (error) {
-    problems.push(error instanceof Error ? (error.stack ?? error.message) : String(error))
+    problems.push(errorStack(error))
   } finally {
     await fleet.end(() => hosts.unmount())
   }

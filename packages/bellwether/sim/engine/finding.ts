@@ -2,6 +2,7 @@
  * What a run may find. An invariant is a query that returns offending rows. The scheduler's session runs all of them in one round trip while
  * nothing moves.
  */
+import { errorStack } from '@bellwether/base'
 import type { Queryable } from '../../src/ports/database/database.js'
 
 export interface Invariant {
@@ -40,5 +41,5 @@ export function findingText(finding: Finding): string {
   if (finding.kind === 'stuck') return `nobody can go on: ${finding.fibres.join(', ')}`
   if (finding.kind === 'endless') return `no end after ${finding.steps} steps`
   const { fibre, error } = finding
-  return `${fibre} threw ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`
+  return `${fibre} threw ${errorStack(error)}`
 }

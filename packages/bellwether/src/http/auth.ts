@@ -30,7 +30,8 @@ export interface Keys {
   grant(key: string): Grant | undefined | Promise<Grant | undefined>
 }
 
-const hash = (key: string) => createHash('sha256').update(key).digest('base64')
+/** What the server keeps of a key or token in memory. */
+export const hashOf = (secret: string) => createHash('sha256').update(secret).digest('base64')
 // A shorter key can be guessed; a longer one is a mistake.
 const lengths = { min: 8, max: 512 } as const
 
@@ -54,7 +55,7 @@ export function viewKeys(pairs: Iterable<readonly [view: string, key: string]>):
         { code: 'invalid_key' },
       )
     }
-    const hashed = hash(key)
+    const hashed = hashOf(key)
     const holder = grants.get(hashed)
     if (holder !== undefined && holder.view !== view) {
       throw new InvalidInput(`Views "${holder.view}" and "${view}" have the same key`, {
@@ -71,7 +72,7 @@ export function viewKeys(pairs: Iterable<readonly [view: string, key: string]>):
       isLive: () => true,
     })
   }
-  return { grant: (key) => grants.get(hash(key)) }
+  return { grant: (key) => grants.get(hashOf(key)) }
 }
 
 type Headers = Readonly<Record<string, string | readonly string[] | undefined>>

@@ -2,6 +2,7 @@
  * The kernel: the verbs bound to one database and one bell. Each method is one round trip and one transaction; the kernel rings the bell
  * after the commit, and a ring only wakes. Single calls that arrive together share a batch.
  */
+import { groupBy } from '@bellwether/base'
 import { defaultChannel, InvalidInput, subjects } from '@bellwether/protocol'
 import type { Bell, Ring } from '../ports/bell/bell.js'
 import type { Database } from '../ports/database/database.js'
@@ -360,15 +361,12 @@ const turnsPerRing = 100
 
 /** One ring per project, not one per turn: readers of other turns ignore it. */
 function transcriptRings(batches: readonly Fence[]): Ring[] {
-  const byProject = new Map<string, string[]>()
-  for (const { projectId, agentTurnId } of batches) {
-    const turns = byProject.get(projectId) ?? []
-    byProject.set(projectId, turns)
-    turns.push(agentTurnId)
-  }
-  return [...byProject].map(([project, turns]) => ({
-    subject: subjects.transcript({ project, channel: defaultChannel }),
-    // Without ids, every reader of the project reads.
-    payload: turns.length > turnsPerRing || turns.some((id) => id.length > 60) ? {} : { agent_turn_ids: turns },
-  }))
+  return [...groupBy(batches, ({ projectId }) => projectId)].map(([project, fences]) => {
+    const turns = fences.map(({ agentTurnId }) => agentTurnId)
+    return {
+      subject: subjects.transcript({ project, channel: defaultChannel }),
+      // Without ids, every reader of the project reads.
+      payload: turns.length > turnsPerRing || turns.some((id) => id.length > 60) ? {} : { agent_turn_ids: turns },
+    }
+  })
 }

@@ -14,6 +14,9 @@ export interface Fence {
   readonly turnEpoch: number
 }
 
+/** A turn in one epoch as text, for maps of turns. */
+export const turnKey = ({ agentTurnId, turnEpoch }: Fence) => `${agentTurnId}:${turnEpoch}`
+
 /** One row of a verb's answer: what happened to one item. Each wrapper names the values of `what` that its verb returns. */
 export interface Verdict<What extends string, Detail = unknown> {
   readonly what: What

@@ -3,15 +3,13 @@
  * bounds; otherwise one error lists every problem with its file and line or its variable, and the nearest valid name. Values of
  * URLs and secrets never appear in an error.
  */
-import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { type Environment, errorMessage, hasCode, isObject } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import type * as toml from 'smol-toml'
 import { nearest } from './nearest.js'
 import { readRegularFile } from './regular-file.js'
 import { accepts, settingRows, withDefaults, type SettingRow, type Settings } from './schema.js'
-import { lineOf } from './toml.js'
+import { lineOf, parseToml } from './toml.js'
 
 export const settingsFile = 'bellwether.toml'
 const prefix = 'BELLWETHER__'
@@ -64,19 +62,11 @@ function readFile(path: string): string | undefined {
   }
 }
 
-// One file instead of eight modules, loaded only if there is a settings file.
-const loadToml = () => createRequire(import.meta.url)('smol-toml') as typeof toml
-
 function parseFile(path: string, text: string, problems: string[]): Record<string, unknown> {
-  const { parse, TomlError } = loadToml()
-  try {
-    return parse(text)
-  } catch (error) {
-    if (!(error instanceof TomlError)) throw error
-    const [reason = ''] = error.message.replace(/^Invalid TOML document: /, '').split('\n')
-    problems.push(`${path}:${error.line}: invalid TOML: ${reason}`)
-    return {}
-  }
+  const parsed = parseToml(text)
+  if ('values' in parsed) return parsed.values
+  problems.push(`${path}:${parsed.line}: invalid TOML: ${parsed.invalid}`)
+  return {}
 }
 
 function collectFile(into: Collected, path: string): void {

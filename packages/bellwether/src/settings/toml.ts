@@ -1,7 +1,27 @@
 /**
- * Finds the line of a key in a TOML text, for error messages. It scans tables, dotted and quoted keys, inline tables and multi-line
+ * Parses TOML, and finds the line of a key in it, for error messages. The search scans tables, dotted and quoted keys, inline tables and multi-line
  * strings, without a full parser. If it cannot find the key it returns the line of the section, or none.
  */
+import { createRequire } from 'node:module'
+import type * as toml from 'smol-toml'
+
+// One file instead of eight modules, loaded only if there is a TOML file.
+const loadToml = () => createRequire(import.meta.url)('smol-toml') as typeof toml
+
+/** The values, or where and why the text is not TOML. */
+export function parseToml(
+  text: string,
+): { readonly values: Record<string, unknown> } | { readonly line: number; readonly invalid: string } {
+  const { parse, TomlError } = loadToml()
+  try {
+    return { values: parse(text) }
+  } catch (error) {
+    if (!(error instanceof TomlError)) throw error
+    const [reason = ''] = error.message.replace(/^Invalid TOML document: /, '').split('\n')
+    return { line: error.line, invalid: reason }
+  }
+}
+
 const unquote = (part: string) => part.trim().replace(/^(["'])(.*)\1$/, '$2')
 const pathOf = (text: string) => text.split('.').map(unquote).join('.')
 

@@ -2,7 +2,7 @@
  * Converts ended turns to spans: the turn below its caller, and in it the enqueue, the dispatch, the steps with their tool calls, and
  * the delivery. Interventions are events of the turn's span. Pure: the same rows give the same spans.
  */
-import { defined, objectOf } from '@bellwether/base'
+import { defined, groupBy, objectOf } from '@bellwether/base'
 import { SpanKind, SpanStatusCode, TraceFlags, type Attributes, type HrTime } from '@opentelemetry/api'
 import type { Resource } from '@opentelemetry/resources'
 import type { ReadableSpan, TimedEvent } from '@opentelemetry/sdk-trace-node'
@@ -25,9 +25,10 @@ const scope = { name: 'bellwether' }
 
 /** `ratio`: the share of traces that is exported. */
 export function spansOf(ended: EndedTurns, resource: Resource, ratio: number): ReadableSpan[] {
-  const steps = byTurn(ended.steps)
-  const waits = byTurn(ended.waits)
-  const interventions = byTurn(ended.interventions)
+  const turnOf = ({ agent_turn_id: id }: { readonly agent_turn_id: string }) => id
+  const steps = groupBy(ended.steps, turnOf)
+  const waits = groupBy(ended.waits, turnOf)
+  const interventions = groupBy(ended.interventions, turnOf)
   return ended.turns.flatMap((turn) => {
     const id = turn.agent_turn_id
     const caller = parseTraceparent(turn.traceparent) ?? {
@@ -39,16 +40,6 @@ export function spansOf(ended: EndedTurns, resource: Resource, ratio: number): R
     const drafts = draftsOf(turn, caller.spanId, steps.get(id) ?? [], waits.get(id) ?? [], interventions.get(id) ?? [])
     return drafts.map((draft) => spanOf(draft, caller.traceId, resource))
   })
-}
-
-function byTurn<Row extends { readonly agent_turn_id: string }>(rows: readonly Row[]): ReadonlyMap<string, Row[]> {
-  const groups = new Map<string, Row[]>()
-  for (const row of rows) {
-    const group = groups.get(row.agent_turn_id)
-    if (group === undefined) groups.set(row.agent_turn_id, [row])
-    else group.push(row)
-  }
-  return groups
 }
 
 function draftsOf(

@@ -7,7 +7,7 @@ import type { Clock, Log, Random } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import type { Kernel } from '../kernel/kernel.js'
 import { splitContent, type NewTranscriptEntry, type NumberedEntry } from '../kernel/verbs/content/append_transcript.js'
-import type { Fence } from '../kernel/verdict.js'
+import { turnKey, type Fence } from '../kernel/verdict.js'
 
 export interface TranscriptWriter {
   /** Adds an entry. Text of the same kind that follows in one stream is joined if the entry says `continued`. */
@@ -67,10 +67,8 @@ export function openTranscriptWriter(options: TranscriptWriterOptions): Transcri
   let hurry = new AbortController()
   const closing = new AbortController()
 
-  const keyOf = ({ agentTurnId, turnEpoch }: Fence) => `${agentTurnId} ${turnEpoch}`
-
   function entriesOf(turn: Fence): TurnEntries {
-    const key = keyOf(turn)
+    const key = turnKey(turn)
     let known = turns.get(key)
     if (known === undefined) {
       const { projectId, agentId, agentTurnId, turnEpoch } = turn
@@ -189,7 +187,7 @@ export function openTranscriptWriter(options: TranscriptWriterOptions): Transcri
       running ??= run()
     },
     flush(turn) {
-      const entries = turns.get(keyOf(turn))
+      const entries = turns.get(turnKey(turn))
       if (entries === undefined || entries.stale) return undefined
       hurry.abort()
       return new Promise<void>((resolve) => entries.flushed.push(resolve))

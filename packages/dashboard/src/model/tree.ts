@@ -1,6 +1,6 @@
 /** Flattens the open part of a folder tree for a list. Pure. Deletions that no sensor saw stay at their place. */
+import { groupBy } from '@bellwether/base'
 import type { Entry } from '../api/types.js'
-import { groupBy } from './group.js'
 
 export type Row =
   | {

@@ -2,11 +2,10 @@
  * The timeline of a turn: inbox → steps → tools → deliverable, with watchdog interventions in between. Pure. Ordered
  * by time; entries with the same time are ordered by cause.
  */
-import { objectOf } from '@bellwether/base'
+import { groupBy, objectOf } from '@bellwether/base'
 import { dollars, reasonInWords } from '@bellwether/protocol/spending'
 import type { Card, Step, TurnBudget, TurnDetail, TurnIntervention, Wait } from '../api/types.js'
 import { compact, type BudgetUse } from './board.js'
-import { groupBy } from './group.js'
 import { bytes, oneLine, plural } from './text.js'
 import { msOf, span } from './time.js'
 

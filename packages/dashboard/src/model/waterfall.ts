@@ -2,6 +2,7 @@
  * The waterfall of a turn: spans as rows of a tree, a range of time that can be zoomed and moved, and where each span lies in it. Pure.
  * Times are milliseconds of the server's clock; a span that has not ended reaches to now.
  */
+import { groupBy } from '@bellwether/base'
 import type { Span } from '../api/types.js'
 import { duration, msOf } from './time.js'
 
@@ -26,13 +27,7 @@ const rangeLeastMs = 10
 /** Each span below its parent, siblings by their start. A span whose parent is missing is at the top. */
 export function rowsOf(spans: readonly Span[], nowMs: number): SpanRow[] {
   const ids = new Set(spans.map((span) => span.span_id))
-  const below = new Map<string | null, Span[]>()
-  for (const span of spans) {
-    const parent = span.parent_span_id !== null && ids.has(span.parent_span_id) ? span.parent_span_id : null
-    const siblings = below.get(parent)
-    if (siblings === undefined) below.set(parent, [span])
-    else siblings.push(span)
-  }
+  const below = groupBy(spans, ({ parent_span_id: parent }) => (parent !== null && ids.has(parent) ? parent : null))
   const rows: SpanRow[] = []
   const add = (parent: string | null, depth: number) => {
     for (const span of below.get(parent) ?? []) {

@@ -1,4 +1,5 @@
 /** Pages for an unknown URL and for a page that failed to render. Both link back. */
+import { asError } from '@bellwether/base'
 import type { ErrorComponentProps } from '@tanstack/react-router'
 import { Empty, Failure } from '../parts/query-state.js'
 
@@ -19,7 +20,7 @@ export function PageFailed({ error, reset }: ErrorComponentProps) {
   return (
     <main className="flex-1">
       <h1 className="sr-only">This page failed to load</h1>
-      <Failure error={error instanceof Error ? error : new Error(String(error))} retry={reset} />
+      <Failure error={asError(error)} retry={reset} />
     </main>
   )
 }

@@ -373,12 +373,8 @@ export function purseOf(policy: BudgetPolicy, task: Task, agent: string): TaskPu
   }
 }
 
-function asBudgetEntry(value: unknown): BudgetEntry | undefined {
-  return valid(entryShape, value)
-}
-
 export function budgetsOf(task: Task): ReadonlyMap<string, BudgetEntry> {
-  return recordField(task, 'budget', asBudgetEntry)
+  return recordField(task, 'budget', (value) => valid(entryShape, value))
 }
 
 /** The part of an event's payload that records usage. */

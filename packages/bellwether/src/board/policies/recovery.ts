@@ -213,13 +213,9 @@ export function overdue(policy: RecoveryPolicy, entry: RecoveryEntry, nowMs: num
   return { what: 'reminded', decision: decisionOf(reminded, cooling(reminded, nowMs)) }
 }
 
-function asRecoveryEntry(value: unknown): RecoveryEntry | undefined {
-  return valid(entryShape, value)
-}
-
 /** The current decisions for a task, by reason code. */
 export function recoveriesOf(task: Task): ReadonlyMap<string, RecoveryEntry> {
-  return recordField(task, 'recovery', asRecoveryEntry)
+  return recordField(task, 'recovery', (value) => valid(entryShape, value))
 }
 
 /** The last decision for this task and reason. */

@@ -11,6 +11,19 @@ export interface IncrementalIndex {
   update(state: BoardState, tasks: readonly Task[]): void
 }
 
+/** An index whose entry for a task follows from that task alone. */
+export abstract class TaskIndex implements IncrementalIndex {
+  protected abstract reindex(task: Task): void
+
+  rebuild(state: BoardState): void {
+    for (const task of state.tasks.values()) this.reindex(task)
+  }
+
+  update(_state: BoardState, tasks: readonly Task[]): void {
+    for (const task of tasks) this.reindex(task)
+  }
+}
+
 /** `make` creates an empty index; another `key` starts a new one. */
 export function incremental<O, I extends IncrementalIndex>(
   make: (options: O) => I,

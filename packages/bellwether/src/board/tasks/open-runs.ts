@@ -2,7 +2,7 @@
  * The open runs of a board, and the claims that are about to become runs, updated only for tasks that changed.
  */
 import { claimOf, isOver, openRun, type DispatchClaim } from './task-fields.js'
-import { incremental, type IncrementalIndex } from './incremental.js'
+import { incremental, TaskIndex } from './incremental.js'
 import { countQueuedMerges } from './queued-merges.js'
 import type { BoardState, Run, Task } from '../log/task.js'
 
@@ -12,20 +12,12 @@ export interface OpenRun {
   readonly run: Run
 }
 
-class OpenRunsIndex implements IncrementalIndex {
+class OpenRunsIndex extends TaskIndex {
   readonly runs = new Map<string, OpenRun>()
   /** Claims of tasks without an open run. */
   readonly claims = new Map<string, DispatchClaim>()
 
-  rebuild(state: BoardState): void {
-    for (const task of state.tasks.values()) this.#reindex(task)
-  }
-
-  update(_state: BoardState, tasks: readonly Task[]): void {
-    for (const task of tasks) this.#reindex(task)
-  }
-
-  #reindex(task: Task): void {
+  protected reindex(task: Task): void {
     const { taskId } = task
     const run = openRun(task)
     const claim = run === null && task.status === 'claimed' ? claimOf(task) : null

@@ -1,20 +1,12 @@
 /** The accepted changes that are merged next, in the order of their acceptance, updated only for tasks that changed. */
 import { mergingOf, type Merging } from './task-fields.js'
-import { incremental, type IncrementalIndex } from './incremental.js'
+import { incremental, TaskIndex } from './incremental.js'
 import type { BoardState, Task } from '../log/task.js'
 
-class QueuedMerges implements IncrementalIndex {
+class QueuedMerges extends TaskIndex {
   readonly tasks = new Map<string, Task>()
 
-  rebuild(state: BoardState): void {
-    for (const task of state.tasks.values()) this.#reindex(task)
-  }
-
-  update(_state: BoardState, tasks: readonly Task[]): void {
-    for (const task of tasks) this.#reindex(task)
-  }
-
-  #reindex(task: Task): void {
+  protected reindex(task: Task): void {
     if (queuedMerge(task) === null) this.tasks.delete(task.taskId)
     else this.tasks.set(task.taskId, task)
   }

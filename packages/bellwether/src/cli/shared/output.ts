@@ -1,4 +1,5 @@
 /** Prints results and errors. An expected error shows its message, code and hint; an unexpected one its stack. */
+import { errorStack } from '@bellwether/base'
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import { block, safeJson, plain } from '../../client/sanitize.js'
 
@@ -10,7 +11,7 @@ export function printError(error: unknown): number {
     if (error.hint !== undefined) process.stderr.write(`  ${block(error.hint)}\n`)
     return error instanceof InvalidInput ? exitCodes.usage : exitCodes.failure
   }
-  const text = error instanceof Error ? (error.stack ?? error.message) : String(error)
+  const text = errorStack(error)
   process.stderr.write(`unexpected error: ${block(text)}\n`)
   return exitCodes.failure
 }

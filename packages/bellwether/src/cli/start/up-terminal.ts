@@ -12,6 +12,7 @@ import type { RunningTurn } from '../../runtime/parts/activity.js'
 import type { Activity } from '../../runtime/parts/task-activity.js'
 import type { LogFile } from '../../runtime/parts/log-file.js'
 import type { UpTerminal } from '../../runtime/parts/up-terminal.js'
+import { isAgentFile } from '../../worker/roster/agent-file.js'
 import { type Paint, paintFor } from '../shared/colour.js'
 import { openProgress } from '../shared/live.js'
 import { cut, duration } from '../shared/terminal.js'
@@ -160,7 +161,7 @@ function readyText({ facts, folder, version, logFile, paint, columns }: ReadyOpt
 function agentNames(folder: string): string[] {
   try {
     return readdirSync(join(folder, agentsFolder))
-      .filter((name) => name.endsWith('.md'))
+      .filter(isAgentFile)
       .map((name) => plain(name.slice(0, -3)))
       .sort()
   } catch (error) {

@@ -4,10 +4,9 @@
  * link and its session are bound to the secret of an API key: they end when it is rotated or revoked. The session of a provider has the
  * permissions that the person had at the sign-in. All are stored as hashes in memory only, and bounded per key and person.
  */
-import { createHash } from 'node:crypto'
 import { defined, type Clock, type Random } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
-import type { Grant } from '../auth.js'
+import { hashOf, type Grant } from '../auth.js'
 
 /** The secret of a key for which a link or a session was made. */
 export interface KeyGeneration {
@@ -62,8 +61,6 @@ interface Entry extends SessionOwner {
   usedMs: number
 }
 
-const hash = (text: string) => createHash('sha256').update(text).digest('base64')
-
 export function openBrowserSessions({
   clock,
   random,
@@ -83,12 +80,18 @@ export function openBrowserSessions({
     for (const [name, entry] of all) if (isOver(entry, nowMs)) all.delete(name)
     const own = [...all].filter(([, entry]) => entry.keyId === keyId)
     for (const [name] of own.slice(0, Math.max(0, own.length - max + 1))) all.delete(name)
-    all.set(hash(text), { keyId, generation, endsMs: nowMs + forMs, usedMs: nowMs, ...defined({ secretHash, person }) })
+    all.set(hashOf(text), {
+      keyId,
+      generation,
+      endsMs: nowMs + forMs,
+      usedMs: nowMs,
+      ...defined({ secretHash, person }),
+    })
     return text
   }
 
   function find(all: Map<string, Entry>, text: string): Entry | undefined {
-    const name = hash(text)
+    const name = hashOf(text)
     const entry = all.get(name)
     if (entry === undefined || !isOver(entry, clock.monotonicMs())) return entry
     all.delete(name)
@@ -97,14 +100,14 @@ export function openBrowserSessions({
 
   function openSession(owner: SessionOwner): OpenedSession {
     const secret = newText()
-    return { session: add(sessions, owner, sessionMs, entriesMax.sessions, hash(secret)), secret }
+    return { session: add(sessions, owner, sessionMs, entriesMax.sessions, hashOf(secret)), secret }
   }
 
   return {
     createLink: (key) => add(links, key, linkMs, entriesMax.links),
     open(token) {
       const link = find(links, token)
-      links.delete(hash(token))
+      links.delete(hashOf(token))
       return link === undefined ? undefined : openSession(link)
     },
     openFor(person) {
@@ -115,11 +118,11 @@ export function openBrowserSessions({
     ownerOf(session, secret) {
       const entry = find(sessions, session)
       // Hashes are compared, so that timing reveals nothing about a secret.
-      if (entry === undefined || entry.secretHash !== hash(secret)) return undefined
+      if (entry === undefined || entry.secretHash !== hashOf(secret)) return undefined
       entry.usedMs = clock.monotonicMs()
       return entry
     },
-    end: (session) => void sessions.delete(hash(session)),
+    end: (session) => void sessions.delete(hashOf(session)),
   }
 }
 

@@ -2,9 +2,9 @@
  * Sign-ins with the identity provider that wait for the browser to come back. A sign-in ends in the tab that started it: the page keeps a
  * secret in sessionStorage, which pages of other sites and other ports do not have. Each one works once, within ten minutes.
  */
-import { createHash } from 'node:crypto'
 import type { Clock, Random } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
+import { hashOf } from '../auth.js'
 import type { Claims, IdentityProvider, ProviderLogin } from '../../ports/identity/oidc.js'
 
 export interface ProviderLoginsOptions {
@@ -32,8 +32,6 @@ interface Pending {
   readonly endsMs: number
 }
 
-const hash = (text: string) => createHash('sha256').update(text).digest('base64')
-
 export function openProviderLogins({ provider, clock, random }: ProviderLoginsOptions): ProviderLogins {
   /** By state, oldest first. */
   const pending = new Map<string, Pending>()
@@ -50,7 +48,7 @@ export function openProviderLogins({ provider, clock, random }: ProviderLoginsOp
     const [state = '', ...more] = response.getAll('state')
     const found = pending.get(state)
     // Hashes are compared, so that timing reveals nothing about a secret.
-    if (found === undefined || more.length > 0 || found.secretHash !== hash(secret)) throw notStartedHere()
+    if (found === undefined || more.length > 0 || found.secretHash !== hashOf(secret)) throw notStartedHere()
     pending.delete(state)
     if (clock.monotonicMs() >= found.endsMs) throw notStartedHere()
     return found.login
@@ -64,7 +62,7 @@ export function openProviderLogins({ provider, clock, random }: ProviderLoginsOp
       const login = await provider.start()
       const secret = Buffer.from(random.bytes(32)).toString('base64url')
       dropOld()
-      pending.set(login.state, { login, secretHash: hash(secret), endsMs: clock.monotonicMs() + loginMs })
+      pending.set(login.state, { login, secretHash: hashOf(secret), endsMs: clock.monotonicMs() + loginMs })
       return { url: login.url, secret }
     },
     async finish(response, secret) {

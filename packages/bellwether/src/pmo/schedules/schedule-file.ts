@@ -1,16 +1,15 @@
 /** Reads `schedules/NAME.toml`. A problem names the file, the line, the key, what is expected and an example. Pure. */
-import { createRequire } from 'node:module'
 import { basename } from 'node:path'
 import { scheduleFile, scheduleName, type ScheduleDefinition } from '@bellwether/protocol/http'
-import type * as toml from 'smol-toml'
 import type { z } from 'zod'
 import { nearest } from '../../settings/nearest.js'
-import { lineOf } from '../../settings/toml.js'
+import { lineOf, parseToml } from '../../settings/toml.js'
 import { timingOf } from './timing.js'
 
 export type ReadSchedule = { readonly definition: ScheduleDefinition } | { readonly problems: readonly string[] }
 
-export const scheduleExt = '.toml'
+const scheduleExt = '.toml'
+export const isScheduleFile = (file: string) => file.endsWith(scheduleExt) && !file.startsWith('.')
 export const scheduleNameOf = (file: string) => basename(file, scheduleExt)
 // Longer than the longest instruction that a request may have.
 const scheduleMaxBytes = 1_048_576
@@ -19,9 +18,6 @@ const shownMax = 80
 /** Keys that a file may have at its top; `task` has those of a task. */
 const keys = Object.keys(scheduleFile.shape)
 const taskKeys = Object.keys(scheduleFile.shape.task.unwrap().shape)
-
-// As for the settings: loaded only if there is a file.
-const loadToml = () => createRequire(import.meta.url)('smol-toml') as typeof toml
 
 export function readScheduleFile(file: string, text: string): ReadSchedule {
   const at = (key: string) => {
@@ -32,16 +28,13 @@ export function readScheduleFile(file: string, text: string): ReadSchedule {
   if (!name.success) return { problems: [`${file}: the name of the file ${name.error.issues[0]!.message}`] }
   if (Buffer.byteLength(text) > scheduleMaxBytes)
     return { problems: [`${file}: the file is larger than ${scheduleMaxBytes} bytes; shorten the instruction`] }
-  const { parse, TomlError, TomlDate } = loadToml()
-  let values: Record<string, unknown>
-  try {
-    values = parse(text)
-  } catch (error) {
-    if (!(error instanceof TomlError)) throw error
-    const [reason = ''] = error.message.replace(/^Invalid TOML document: /, '').split('\n')
-    return { problems: [`${file}:${error.line}: invalid TOML: ${reason}. Write keys such as cron = "30 2 * * *"`] }
+  const parsed = parseToml(text)
+  if ('invalid' in parsed) {
+    const { line, invalid } = parsed
+    return { problems: [`${file}:${line}: invalid TOML: ${invalid}. Write keys such as cron = "30 2 * * *"`] }
   }
-  if (values['start'] instanceof TomlDate) values['start'] = values['start'].toISOString()
+  const { values } = parsed
+  if (values['start'] instanceof Date) values['start'] = values['start'].toISOString()
   const read = scheduleFile.safeParse(values)
   if (!read.success) return { problems: read.error.issues.flatMap((issue) => problemsOf(issue, values, at)) }
   const timing = timingOf(read.data)

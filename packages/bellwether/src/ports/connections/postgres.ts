@@ -3,7 +3,7 @@
  * times out destroys the connection, because the next query would read the late answer. The connection keeper reconnects.
  */
 import pg from 'pg'
-import { deferred, defined } from '@bellwether/base'
+import { asError, deferred, defined } from '@bellwether/base'
 import type { Connection } from './connection-keeper.js'
 import { exchangeTimeoutMs } from '../retry.js'
 
@@ -45,7 +45,7 @@ export async function openDedicatedClient(url: string, name: string): Promise<De
       try {
         await client.query({ text, ...defined({ values, name }) })
       } catch (error) {
-        const reason = error instanceof Error ? error : new Error(String(error))
+        const reason = asError(error)
         // After an error that the server reported the connection is usable; after any other error it may not be.
         if (!(error instanceof pg.DatabaseError)) sever(reason)
         throw reason

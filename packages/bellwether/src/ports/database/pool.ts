@@ -3,6 +3,7 @@
  * statement, connection and idle transaction has a timeout. If the server is lost, calls in flight fail as `Retryable` and the
  * next call reconnects. The caller retries, because it knows whether the work may run twice.
  */
+import { asError } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
 import pg from 'pg'
 import { checkServer, clientConfig, type ConnectOptions } from './connect.js'
@@ -113,7 +114,7 @@ async function rollback(client: pg.PoolClient): Promise<Error | false> {
     await client.query('rollback')
     return false
   } catch (error) {
-    return error instanceof Error ? error : new Error(String(error))
+    return asError(error)
   }
 }
 

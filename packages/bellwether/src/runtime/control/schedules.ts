@@ -10,7 +10,12 @@ import { scheduleName } from '@bellwether/protocol/http'
 import type { Kernel } from '../../kernel/kernel.js'
 import { listFileSchedules, type FileSchedule } from '../../kernel/reads/schedules.js'
 import { defineFromFile, mustKnowAgent, removeSchedule } from '../../pmo/schedules/definitions.js'
-import { readScheduleFile, scheduleExt, scheduleNameOf, type ReadSchedule } from '../../pmo/schedules/schedule-file.js'
+import {
+  readScheduleFile,
+  isScheduleFile,
+  scheduleNameOf,
+  type ReadSchedule,
+} from '../../pmo/schedules/schedule-file.js'
 import { schedulesFolder } from '../paths.js'
 
 export interface ScheduleFilesOptions {
@@ -70,9 +75,7 @@ export function openScheduleFiles({ kernel, projectId, folder, origin, log }: Sc
 
   return {
     async step() {
-      const files = (await readdir(join(folder, schedulesFolder))).filter(
-        (file) => file.endsWith(scheduleExt) && !file.startsWith('.'),
-      )
+      const files = (await readdir(join(folder, schedulesFolder))).filter(isScheduleFile)
       const known = new Map(
         (await listFileSchedules(kernel.db, projectId, origin)).map((row) => [row.schedule_id, row]),
       )

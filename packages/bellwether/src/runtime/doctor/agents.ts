@@ -6,7 +6,13 @@ import { readProjectFile } from '../../settings/regular-file.js'
 import { errorMessage, type Environment } from '@bellwether/base'
 import type { BudgetPolicy } from '../../board/policies/budget.js'
 import { commandLine } from '../../worker/executors/presets.js'
-import { functionRefusal, readAgentFile, type AgentFile, type AgentSettings } from '../../worker/roster/agent-file.js'
+import {
+  functionRefusal,
+  isAgentFile,
+  readAgentFile,
+  type AgentFile,
+  type AgentSettings,
+} from '../../worker/roster/agent-file.js'
 import { codingAgents, findProgram, isSignedIn } from '../coding-agents.js'
 import { absent, bad, good, warning, type Found } from './finding.js'
 
@@ -18,7 +24,7 @@ export interface ReadAgents {
 
 export async function agentFiles(folder: string): Promise<string[]> {
   const names = await readdir(join(folder, 'agents')).catch(absent)
-  return names?.filter((name) => name.endsWith('.md') && name !== 'README.md' && !name.startsWith('.')) ?? []
+  return names?.filter(isAgentFile) ?? []
 }
 
 /** `hasAgentsFile`: functions may come from an agents file. */

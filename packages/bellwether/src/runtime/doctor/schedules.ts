@@ -3,16 +3,14 @@ import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { readProjectFile } from '../../settings/regular-file.js'
 import { systemClock } from '@bellwether/base'
-import { readScheduleFile, scheduleExt, scheduleNameOf } from '../../pmo/schedules/schedule-file.js'
+import { readScheduleFile, isScheduleFile, scheduleNameOf } from '../../pmo/schedules/schedule-file.js'
 import { timingOf } from '../../pmo/schedules/timing.js'
 import { schedulesFolder } from '../paths.js'
 import type { ReadAgents } from './agents.js'
 import { absent, bad, good, warning, type Found } from './finding.js'
 
 export async function checkSchedules(folder: string, { agents }: ReadAgents): Promise<Found> {
-  const files = ((await readdir(join(folder, schedulesFolder)).catch(absent)) ?? []).filter(
-    (file) => file.endsWith(scheduleExt) && !file.startsWith('.'),
-  )
+  const files = ((await readdir(join(folder, schedulesFolder)).catch(absent)) ?? []).filter(isScheduleFile)
   const known = new Set(agents.map(({ name }) => name))
   const problems: string[] = []
   const unknown: string[] = []

@@ -3,7 +3,7 @@
  * are applied, not when they arrive (hazard 22). A failed pipe affects no other pipe, restarts itself, and rejects requests
  * with a retry delay until then (V5.3). The view manages sessions; `session/sensor-pipe.ts` of the sensor is the other end.
  */
-import type { Clock, Log } from '@bellwether/base'
+import { asError, type Clock, type Log } from '@bellwether/base'
 import {
   InvalidInput,
   pipeLimits,
@@ -332,7 +332,7 @@ export class FusionPipe {
     this.#failures += 1
     this.#isDown = true
     this.#restartAt = this.#options.clock.monotonicMs() + backoffMs({ backoff: restartBackoff }, this.#failures)
-    this.#options.onHealthChange(error instanceof Error ? error : new Error(String(error)))
+    this.#options.onHealthChange(asError(error))
     if (this.#failures % persistentAt === 0) this.#options.onPersistentFailure()
   }
 }

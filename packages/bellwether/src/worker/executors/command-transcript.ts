@@ -4,7 +4,7 @@
  */
 import { objectOf, textOrJson, type JsonObject } from '@bellwether/base'
 import type { NewTranscriptEntry } from '../../kernel/verbs/content/append_transcript.js'
-import { parseObject, type FormatName, type ParsedOutput } from './formats.js'
+import { parseObject, textIn, type FormatName, type ParsedOutput } from './formats.js'
 
 export interface CommandTranscript {
   add(stream: 'stdout' | 'stderr', text: string): void
@@ -56,7 +56,6 @@ export function commandTranscript(format: FormatName, say: Say): CommandTranscri
   }
 }
 
-const textIn = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined)
 const entry = (kind: NewTranscriptEntry['kind'], content: string | undefined, callId?: unknown, name?: unknown) =>
   content === undefined ? [] : [{ kind, content, callId: textIn(callId), name: textIn(name) }]
 

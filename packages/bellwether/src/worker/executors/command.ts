@@ -5,7 +5,7 @@
  */
 import { defined, linkAbort, type Clock, type Log } from '@bellwether/base'
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
-import type { Fence } from '../../kernel/verdict.js'
+import { turnKey, type Fence } from '../../kernel/verdict.js'
 import { commandEnvironment } from '../../ports/processes/environment.js'
 import { folderInside } from '../../ports/processes/folder.js'
 import type { Guardian, Watch } from '../../ports/processes/guardian.js'
@@ -93,8 +93,6 @@ type Search = Pick<CommandRunOptions, 'command' | 'env' | 'cwd' | 'token' | 'wat
 // A list of sessions on a slow disk takes seconds.
 const lookUpMs = 30_000
 
-const keyOf = (turn: Fence) => `${turn.agentTurnId}:${turn.turnEpoch}`
-
 export function openCommandExecutor(options: CommandExecutorOptions): CommandExecutor {
   const { clock, log, guardian, installation, self, graceMs } = options
   const watches = new Map<string, Watch>()
@@ -135,8 +133,8 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
     const name = commandLine(shaped.recipe).command[0] ?? ''
     const watch = await watchTurn(context, name, token)
     const scratch = makeScratch(self, options.runAs?.account)
-    watches.set(keyOf(turn), watch)
-    guarded.add(keyOf(turn))
+    watches.set(turnKey(turn), watch)
+    guarded.add(turnKey(turn))
     const { sandbox = noSandbox } = options
     const place = { spec, agentId: turn.agentId, cwd, workspace, scratch, cli: cliHomes[spec.preset ?? 'none'] }
     let leave: (() => void) | undefined
@@ -223,7 +221,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
     } finally {
       leave?.()
       asks?.close()
-      watches.delete(keyOf(turn))
+      watches.delete(turnKey(turn))
       scratch.remove()
       if (survivors.length === 0) watch.release()
       else log.error({ agent_turn_id: turn.agentTurnId, pids: survivors }, 'processes not killed, left to the guardian')
@@ -345,13 +343,13 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
             error: error.code,
           }
         } finally {
-          guarded.delete(keyOf(context.turn))
+          guarded.delete(turnKey(context.turn))
         }
       }
       return withLimits(agent, spec.budget, { model: spec.model, reserves: false })
     },
-    renew: (turn, sentMs) => watches.get(keyOf(turn))?.renew(sentMs),
-    guards: (turn) => guarded.has(keyOf(turn)),
+    renew: (turn, sentMs) => watches.get(turnKey(turn))?.renew(sentMs),
+    guards: (turn) => guarded.has(turnKey(turn)),
     async sweep() {
       const killed = await sweepOrphans({ clock, graceMs, installation }, self)
       sweepScratch(self)

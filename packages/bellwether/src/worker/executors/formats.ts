@@ -35,7 +35,7 @@ export function parseObject(text: string): JsonObject | undefined {
   return isObject(value) ? value : undefined
 }
 
-const textIn = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined)
+export const textIn = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined)
 const firstText = (value: unknown) =>
   Array.isArray(value) ? value.map(textIn).find((one) => one !== undefined) : undefined
 /** Sets the key if the value is known. */

@@ -7,7 +7,7 @@ import { onAbort, type Clock, type Log } from '@bellwether/base'
 import { TURN } from '../../kernel/turn.js'
 import type { ClaimedTurn } from '../../kernel/verbs/turn/claim.js'
 import type { Step } from '../../kernel/verbs/content/record.js'
-import type { Fence } from '../../kernel/verdict.js'
+import { turnKey, type Fence } from '../../kernel/verdict.js'
 import type { Guardian, Watch } from '../../ports/processes/guardian.js'
 import type { Self } from '../../ports/processes/proc.js'
 import { sweepOlder } from '../../ports/processes/sweep.js'
@@ -55,8 +55,6 @@ const patience = {
 // One turn of the event loop, in which confirmed beats that arrived while it was blocked are read.
 const catchUpMs = 1
 
-const keyOf = (turn: Fence) => `${turn.agentTurnId}:${turn.turnEpoch}`
-
 export function openIsolationExecutor(options: IsolationExecutorOptions): IsolationExecutor {
   const { clock, log, guardian, installation, self, ttlMs, graceMs } = options
   const leases = new Map<string, Lease>()
@@ -96,7 +94,7 @@ export function openIsolationExecutor(options: IsolationExecutorOptions): Isolat
     const { projectId, agentId, agentTurnId, turnEpoch } = turn
     const token = writeToken({ installation, ...self, projectId, agentId, agentTurnId, turnEpoch })
     const watch = await guardian.watch(token, await confirm(context))
-    guarded.add(keyOf(turn))
+    guarded.add(turnKey(turn))
     let survivors: readonly number[] = []
     const lease: Lease = {
       ...watch,
@@ -143,7 +141,7 @@ export function openIsolationExecutor(options: IsolationExecutorOptions): Isolat
   }
 
   async function leased(context: TurnContext, lease: Lease, run: () => Promise<TurnAction>): Promise<TurnAction> {
-    const key = keyOf(context.turn)
+    const key = turnKey(context.turn)
     leases.set(key, lease)
     try {
       return await run()
@@ -178,8 +176,8 @@ export function openIsolationExecutor(options: IsolationExecutorOptions): Isolat
 
   return {
     agent: (spec) => (context) => (spec.isolation === 'process' ? inProcess : inThread)(context, spec),
-    renew: (turn, sentMs) => leases.get(keyOf(turn))?.renew(sentMs),
-    guards: (turn) => guarded.has(keyOf(turn)),
+    renew: (turn, sentMs) => leases.get(turnKey(turn))?.renew(sentMs),
+    guards: (turn) => guarded.has(turnKey(turn)),
     async close() {
       await spare?.guest.end(0)
     },

@@ -4,7 +4,7 @@
  */
 import { writeFileSync } from 'node:fs'
 import { parentPort } from 'node:worker_threads'
-import { systemClock, systemRandom } from '@bellwether/base'
+import { asError, systemClock, systemRandom } from '@bellwether/base'
 import { uuidv7 } from '../../ports/ids.js'
 import {
   agentFunction,
@@ -57,7 +57,7 @@ function call<V extends ContextVerb>(turnId: string, verb: V, args: Parameters<T
       post({ call: number, verb, args } as FromGuest)
     } catch (error) {
       waiting.delete(number)
-      reject(error instanceof Error ? error : new Error(String(error)))
+      reject(asError(error))
     }
   })
 }

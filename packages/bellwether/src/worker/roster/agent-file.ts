@@ -18,6 +18,9 @@ import { readFrontMatter } from './front-matter.js'
 // The database stores the profile, including the instructions, in a value of at most 64 KiB.
 export const fileMaxBytes = 61_440
 
+/** Whether a file of the folder declares an agent. */
+export const isAgentFile = (file: string) => file.endsWith('.md') && file !== 'README.md' && !file.startsWith('.')
+
 const name = z.string().min(1).max(4_096)
 const names = z.array(name).max(1_000)
 const positive = z.number().positive()

@@ -7,7 +7,7 @@ import { readdir, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import type { Log } from '@bellwether/base'
 import { readRegularFile } from '../../settings/regular-file.js'
-import { fileMaxBytes, readAgentFile, type AgentFile } from './agent-file.js'
+import { fileMaxBytes, isAgentFile, readAgentFile, type AgentFile } from './agent-file.js'
 
 export interface LoadedAgent extends AgentFile {
   /** The hash of the file's text. */
@@ -66,9 +66,7 @@ export function openAgentFolder({ folder, log, refuse }: AgentFolderOptions): Ag
     agents,
     problems,
     async scan() {
-      const files = (await readdir(folder)).filter(
-        (file) => file.endsWith('.md') && file !== 'README.md' && !file.startsWith('.'),
-      )
+      const files = (await readdir(folder)).filter(isAgentFile)
       if (files.length > filesMax)
         throw new Error(
           `Cannot read agents from ${folder}: it has ${files.length} agent files, the limit is ${filesMax}`,

@@ -1,10 +1,10 @@
 /** Health page: processes, components with their dependencies, and the interventions of the watchdogs. */
+import { groupBy } from '@bellwether/base'
 import { useInfiniteQuery, useQuery, type UseQueryResult } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { healthQuery, interventionsQuery } from '../../api/queries.js'
 import type { Health, Intervention } from '../../api/types.js'
 import { cascadeOf, keyOf, severityOf, type Branch } from '../../model/cascade.js'
-import { groupBy } from '../../model/group.js'
 import { count, oneLine, plural, shortNames } from '../../model/text.js'
 import { meaningOf } from '../../model/watchdog.js'
 import { useListKeys } from '../../keyboard/shortcut-list.js'

@@ -1,13 +1,12 @@
 /** A call that waits for a person: the exact command, arguments or diff, and the choices allow once, for the turn, for the agent, deny. */
 import type { ApprovalScope } from '@bellwether/protocol'
 import { useMutation, useQueryClient } from '@tanstack/react-query'
-import { Link } from '@tanstack/react-router'
 import { useState } from 'react'
 import { decideApproval } from '../../api/mutations.js'
 import type { Approval, ApprovalDecision } from '../../api/types.js'
 import { oneLine } from '../../model/text.js'
 import { CallText } from '../../parts/call-text.js'
-import { Ago, Countdown } from '../../parts/time.js'
+import { RequestHeader } from './request-header.js'
 
 const scopes: readonly (readonly [ApprovalScope, string])[] = [
   ['once', 'Allow once'],
@@ -36,25 +35,11 @@ export function ApprovalCard({ project, approval }: { readonly project: string; 
   const tool = oneLine(approval.tool_name, 80)
   return (
     <article className="panel px-4 py-3" aria-label={`${tool} of ${oneLine(approval.agent_id, 80)}`}>
-      <header className="flex flex-wrap items-baseline gap-x-3">
-        <Link
-          to="/p/$project/turns/$turn"
-          params={{ project, turn: approval.agent_turn_id }}
-          className="link font-semibold"
-        >
-          <bdi>{oneLine(approval.agent_id, 80)}</bdi>
-        </Link>
+      <RequestHeader project={project} request={approval} end="denied in">
         <span>
           asks to run <bdi className="font-mono">{tool}</bdi>
         </span>
-        <span className="flex-1 text-sm text-ink-3">
-          <Ago at={approval.asked_at} />
-        </span>
-        <span className="text-sm">
-          <span className="text-ink-3">denied in </span>
-          <Countdown until={approval.deadline} />
-        </span>
-      </header>
+      </RequestHeader>
       <div className="my-2">
         <CallText args={approval.arguments} />
       </div>

@@ -1,6 +1,5 @@
 /** A question of an agent and the form that answers it: text, a choice, or named fields. */
 import { useMutation, useQueryClient } from '@tanstack/react-query'
-import { Link } from '@tanstack/react-router'
 import { useId, useState, type ReactNode, type SubmitEvent } from 'react'
 import { sendAnswer } from '../../api/mutations.js'
 import type { FieldSpec, Question, ToolAnswer } from '../../api/types.js'
@@ -8,7 +7,7 @@ import { answerOf, questionIn, words, type ParsedQuestion, type Draft } from '..
 import { oneLine } from '../../model/text.js'
 import { UntrustedText } from '../../parts/untrusted-text.js'
 import { Chip } from '../../parts/status.js'
-import { Ago, Countdown } from '../../parts/time.js'
+import { RequestHeader } from './request-header.js'
 
 export function QuestionCard({ project, question }: { readonly project: string; readonly question: Question }) {
   const parsed = questionIn(question)
@@ -34,23 +33,9 @@ export function QuestionCard({ project, question }: { readonly project: string; 
   const isSent = send.isSuccess
   return (
     <article className="panel px-4 py-3" aria-label={`Question of ${oneLine(question.agent_id, 80)}`}>
-      <header className="flex flex-wrap items-baseline gap-x-3">
-        <Link
-          to="/p/$project/turns/$turn"
-          params={{ project, turn: question.agent_turn_id }}
-          className="link font-semibold"
-        >
-          <bdi>{oneLine(question.agent_id, 80)}</bdi>
-        </Link>
+      <RequestHeader project={project} request={question} end="deadline">
         {parsed.to !== null && <span className="text-sm text-ink-3">asks {oneLine(parsed.to, 60)}</span>}
-        <span className="flex-1 text-sm text-ink-3">
-          <Ago at={question.asked_at} />
-        </span>
-        <span className="text-sm">
-          <span className="text-ink-3">deadline </span>
-          <Countdown until={question.deadline} />
-        </span>
-      </header>
+      </RequestHeader>
       {parsed.refused !== null && (
         <p className="mt-1 text-sm">
           <Chip tone="bad">the last answer was rejected</Chip> <bdi>{oneLine(parsed.refused, 300)}</bdi>

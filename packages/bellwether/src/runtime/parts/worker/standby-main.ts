@@ -4,16 +4,16 @@
  */
 import { parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '@bellwether/base'
-import type { Fence } from '../../../kernel/verdict.js'
+import { turnKey, type Fence } from '../../../kernel/verdict.js'
 import { systemMachine } from '../../../ports/disk/machine.js'
 import { sendRenewals } from '../../../ports/processes/renewal-channel.js'
 import { writeToken } from '../../../ports/processes/token.js'
-import { fenceKey, type StandbyData, type StandbyOrder, type StandbyReport } from './standby-messages.js'
+import type { StandbyData, StandbyOrder, StandbyReport } from './standby-messages.js'
 
 const { url, workerId, beatMs, blockedMaxMs = Infinity, ticks, role, guard } = workerData as StandbyData
 const turns = new Map<string, Fence>()
 parentPort?.on('message', (order: StandbyOrder) => {
-  if ('add' in order) for (const turn of order.add) turns.set(fenceKey(turn), turn)
+  if ('add' in order) for (const turn of order.add) turns.set(turnKey(turn), turn)
   else for (const key of order.remove) turns.delete(key)
 })
 

@@ -24,8 +24,6 @@ export interface StandbyData {
 
 export type StandbyOrder = { readonly add: readonly Fence[] } | { readonly remove: readonly string[] }
 
-export const fenceKey = (turn: Fence) => `${turn.agentTurnId}:${turn.turnEpoch}`
-
 /** What the standby thread reports. The event loop of the main thread reads it when it is free again. */
 export type StandbyReport =
   | { readonly blockedMs: number }

@@ -8,8 +8,8 @@ import { type Log, systemClock } from '@bellwether/base'
 import { startThread } from '@bellwether/base/thread'
 import type { WorkerOptions } from '../../../worker/scope.js'
 import { systemMachine } from '../../../ports/disk/machine.js'
-import type { Fence } from '../../../kernel/verdict.js'
-import { fenceKey, type StandbyData, type StandbyOrder, type StandbyReport } from './standby-messages.js'
+import { turnKey, type Fence } from '../../../kernel/verdict.js'
+import type { StandbyData, StandbyOrder, StandbyReport } from './standby-messages.js'
 
 export interface StandbyOptions extends Omit<StandbyData, 'ticks'> {
   readonly log: Log
@@ -70,7 +70,7 @@ export function openStandby({ log, onBeat, ...data }: StandbyOptions): Standby {
     },
     remove(turn) {
       // Sent with the next turn, or when there are many: a beat for an ended turn has no effect.
-      ended.push(fenceKey(turn))
+      ended.push(turnKey(turn))
       if (ended.length >= endedMax && !signal.aborted) post({ remove: ended.splice(0) })
     },
     async close() {

@@ -1,4 +1,4 @@
-/** Groups a list by key, in order. Not all supported browsers have Map.groupBy. */
+/** Groups a list by key, in order. Neither Node 20 nor all supported browsers have Map.groupBy. */
 export function groupBy<T, K>(items: readonly T[], keyOf: (item: T) => K): Map<K, T[]> {
   const groups = new Map<K, T[]>()
   for (const item of items) {
