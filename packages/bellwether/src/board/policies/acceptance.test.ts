@@ -104,7 +104,10 @@ describe('acceptance', () => {
     const checked = task({ checks: ['unit'], verify: ['docker ps'] })
     const noteOf = (before: number, isSandboxed: boolean) => {
       const failed = { ...passed, exitCode: 1, isSandboxed }
-      const judgement = judge({}, [], [...Array(before).fill(passed), failed], { policy: strict, task: checked })
+      const judgement = judge({}, [], [...Array.from({ length: before }, () => passed), failed], {
+        policy: strict,
+        task: checked,
+      })
       return judgement.verdict === 'incomplete_output' ? judgement.problems.checks[0]!.note : 'accepted'
     }
     const sandbox =
