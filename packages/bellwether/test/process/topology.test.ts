@@ -81,18 +81,10 @@ async function leaderOf({ ask, sensors }: Topology): Promise<Slot> {
 }
 
 /** Holds slow turns; a worker that runs one. */
-async function holdSlowWorker(topology: Topology): Promise<Slot> {
-  const { db, workers } = topology
+async function holdSlowWorker({ db, workers, slowTurns }: Topology): Promise<Slot> {
   const ids = await Promise.all(workers.map(async (slot) => (await slot.cli.ready())['worker_id']))
-  await topology.hold()
-  const [time] = await db.query<{ now: string }>({ text: 'select state.now()::text as now' })
-  const text = `select claimed_by from state.turns where agent_id like 'slow-%' and status = 'running'
-    and claimed_by = any ($1) and started_at > $2::text::timestamptz`
-  const [row] = await until('a slow turn runs', async () => {
-    const rows = await db.query<{ claimed_by: string }>({ text, values: [ids, time!.now] })
-    return rows.length > 0 ? rows : undefined
-  })
-  return workers[ids.indexOf(row!.claimed_by)]!
+  await slowTurns.start()
+  return workers[ids.indexOf((await slowTurns.turn(db, ids)).claimed_by)]!
 }
 
 const viewShows = (t: Topology, file: string) =>
@@ -134,7 +126,7 @@ describe.each(thorough ? (['notify', 'nats'] as const) : (['nats'] as const))('w
     const leader = await leaderOf(t)
     const victims = [await holdSlowWorker(t), t.pmos[0]!, leader]
     await Promise.all(victims.map((slot) => slot.kill()))
-    await t.release()
+    await t.slowTurns.release()
     await writeFile(join(t.shared, 'leaderless.txt'), 'written without a leader')
     await t.db.query({
       text: "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'bellwether%' and datname = current_database()",

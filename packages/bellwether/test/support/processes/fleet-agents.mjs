@@ -1,9 +1,10 @@
 /**
  * Agents of the process tests, in JavaScript, so that the built program can load them: plain turns, slow turns, turns with tools, turns
  * with children, and turns that throw. Each records one note per epoch, which tests count. A slow turn does not end while the file
- * FLEET_HOLD exists, so that a test can kill or freeze its worker in the middle of it, however long the test needs.
+ * FLEET_HOLD exists, so that a test can kill or freeze its worker in the middle of it, however long the test needs. It reports that it is
+ * held with a file, whose name has the content of FLEET_HOLD and the turn's id.
  */
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 const note = (turn) =>
@@ -25,7 +26,12 @@ const plain = async (turn) => {
 
 const slow = async (turn) => {
   await sleep(1_500, undefined, { signal: turn.signal })
-  while (existsSync(process.env['FLEET_HOLD'] ?? '')) await sleep(20, undefined, { signal: turn.signal })
+  const file = process.env['FLEET_HOLD'] ?? ''
+  const holdId = () => (existsSync(file) ? readFileSync(file, 'utf8') : '')
+  for (let id = holdId(); id !== ''; id = holdId()) {
+    writeFileSync(`${file}.${id}.${turn.turn.agentTurnId}`, '')
+    await sleep(20, undefined, { signal: turn.signal })
+  }
   return plain(turn)
 }
 

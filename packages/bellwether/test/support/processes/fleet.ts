@@ -1,8 +1,8 @@
 /** Starts workers and PMOs as real processes on one database, with short timings. `stop` ends all of them, also frozen ones. */
-import { rm, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { rm } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { target } from '../kernel.js'
+import { openHold } from './hold.js'
 import type { Load } from './load.js'
 import { runCli, type Cli } from '../process.js'
 import { testFolder } from '../postgres.js'
@@ -37,7 +37,7 @@ export interface Fleet {
   hold(): Promise<void>
   release(): Promise<void>
   /** Holds slow turns; a worker that runs one, and the turn. */
-  holdSlowTurn(load: Pick<Load, 'slowTurn'>): Promise<{ readonly worker: Cli; readonly turnId: string }>
+  holdSlowTurn(load: Pick<Load, 'kernel'>): Promise<{ readonly worker: Cli; readonly turnId: string }>
   add(role: 'worker' | 'pmo'): Promise<Cli>
   stop(): Promise<void>
 }
@@ -53,13 +53,11 @@ export interface FleetOptions {
 
 export async function startFleet(options: FleetOptions): Promise<Fleet> {
   const cwd = await testFolder()
-  const holdFile = join(cwd, 'hold')
+  const slowTurns = openHold(cwd)
   const settings = { ...timings, ...options.timings, DATABASE__URL: options.url, NATS__URL: options.natsUrl ?? '' }
-  const env: Record<string, string> = { FLEET_HOLD: holdFile }
+  const env: Record<string, string> = { ...slowTurns.env }
   for (const [name, value] of Object.entries(settings)) env[`BELLWETHER__${name}`] = value
   const processes: Readonly<Record<'worker' | 'pmo', Cli[]>> = { worker: [], pmo: [] }
-
-  const hold = () => writeFile(holdFile, '')
 
   async function add(role: 'worker' | 'pmo'): Promise<Cli> {
     const args = role === 'worker' ? ['--target', target, '--agents', agents] : []
@@ -77,14 +75,14 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
     workers: processes.worker,
     pmos: processes.pmo,
     add,
-    hold,
-    release: () => rm(holdFile, { force: true }),
+    hold: () => slowTurns.start(),
+    release: () => slowTurns.release(),
     async holdSlowTurn(load) {
-      await hold()
+      await slowTurns.start()
       const alive = processes.worker.filter((cli) => cli.alive())
       const ids = await Promise.all(alive.map(async (cli) => (await cli.ready())['worker_id']))
-      const { turnId, workerId } = await load.slowTurn(ids)
-      return { worker: alive[ids.indexOf(workerId)]!, turnId }
+      const held = await slowTurns.turn(load.kernel.db, ids)
+      return { worker: alive[ids.indexOf(held.claimed_by)]!, turnId: held.agent_turn_id }
     },
     async stop() {
       const all = [...processes.worker, ...processes.pmo].filter((cli) => cli.alive())

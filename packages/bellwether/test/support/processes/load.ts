@@ -23,8 +23,6 @@ export interface Load {
   readonly turnIds: readonly string[]
   /** Waits until this many more turns have ended. */
   progress(turns: number, withinMs?: number): Promise<void>
-  /** A slow turn that one of these workers started after this call. */
-  slowTurn(among: readonly unknown[]): Promise<{ readonly turnId: string; readonly workerId: unknown }>
   /** Resolves when the query returns a row. */
   sees(what: string, text: string, ...values: unknown[]): Promise<Record<string, unknown>>
   /** Stops enqueuing, waits for the last turn to end, and checks them all. */
@@ -109,18 +107,6 @@ export async function startLoad({ url, natsUrl, open = 40 }: LoadOptions): Promi
     kernel,
     turnIds,
     sees,
-    async slowTurn(among) {
-      const { now } = await sees('the time', 'select state.now()::text as now')
-      const row = await sees(
-        'a slow turn runs',
-        `select agent_turn_id, claimed_by from state.turns where agent_id = any ($1) and status = 'running'
-          and claimed_by = any ($2) and started_at > $3::text::timestamptz`,
-        slow,
-        among,
-        now,
-      )
-      return { turnId: String(row['agent_turn_id']), workerId: row['claimed_by'] }
-    },
     async progress(turns, withinMs = 30_000) {
       const before = await endedTurns()
       await until(

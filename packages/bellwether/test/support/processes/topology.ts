@@ -2,7 +2,7 @@
  * Starts a scaled-out installation as real processes: a server with a view, PMOs, workers of two targets, and sensors that share a
  * directory, on one PostgreSQL and one bell. `stop` ends all processes.
  */
-import { mkdir, rm, writeFile } from 'node:fs/promises'
+import { mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defined } from '@bellwether/base'
@@ -10,6 +10,7 @@ import { migrate } from '../../../src/kernel/schema/migrate.js'
 import type { Database } from '../../../src/ports/database/database.js'
 import { openDatabase } from '../../../src/ports/database/pool.js'
 import { timings } from './fleet.js'
+import { openHold, type Hold } from './hold.js'
 import { testFolder } from '../postgres.js'
 import { newServerAccess, openSlots, retryingClient, settingsEnv, type Ask, type Slot } from './slots.js'
 
@@ -26,9 +27,7 @@ export interface Topology {
   /** Sends a request with the administrator's key. */
   readonly ask: Ask
   readonly headers: Readonly<Record<string, string>>
-  /** Slow turns do not end until `release`. */
-  hold(): Promise<void>
-  release(): Promise<void>
+  readonly slowTurns: Hold
   stop(): Promise<void>
 }
 
@@ -52,8 +51,8 @@ export async function startTopology(address: { readonly url: string; readonly na
   await migrate(db)
   const { sensorKey, port, url, headers } = await newServerAccess(db, view)
 
-  const holdFile = join(cwd, 'hold')
-  const processes = openSlots(cwd, { ...settingsEnv(settings), FLEET_HOLD: holdFile })
+  const slowTurns = openHold(cwd)
+  const processes = openSlots(cwd, { ...settingsEnv(settings), ...slowTurns.env })
   const slot = (name: string, args: readonly string[]) => processes.add(name, args)
   const server = slot('server', ['server', '--port', String(port), '--view', view])
   const pmos = [1, 2].map((n) => slot(`pmo ${n}`, ['pmo']))
@@ -80,7 +79,5 @@ export async function startTopology(address: { readonly url: string; readonly na
     await stop()
     throw error
   }
-  const hold = () => writeFile(holdFile, '')
-  const release = () => rm(holdFile, { force: true })
-  return { db, project, shared, url, server, pmos, workers, sensors, slots, ask, headers, hold, release, stop }
+  return { db, project, shared, url, server, pmos, workers, sensors, slots, ask, headers, slowTurns, stop }
 }
