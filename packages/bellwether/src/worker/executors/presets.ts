@@ -26,7 +26,7 @@ export const presets = {
   gemini: {
     command: ['gemini', '--output-format', 'stream-json'],
     model: (name) => ['--model', name],
-    // Without a terminal it exits with 55 in a folder without trust (its docs/cli/trusted-folders.md); `up` has asked already. Older
+    // Without a terminal it exits with 55 in a folder without trust (see "Trusted Folders" in its manual); `up` has asked already. Older
     // versions do not know the flag --skip-trust.
     env: { GEMINI_CLI_TRUST_WORKSPACE: 'true' },
     format: 'gemini',
