@@ -76,10 +76,13 @@ async function firstLine(child: ReturnType<typeof spawn>): Promise<Record<string
   return JSON.parse(line) as Record<string, unknown>
 }
 
+// `init` records in the state folder that it wrote the files, and `up` runs without a question only then.
+const env = { ...process.env, XDG_STATE_HOME: join(folder, 'state') }
+
 async function checkUp(bin: string, project: string): Promise<void> {
   const child = spawn(bin, ['up', '--port', '0', '--json', '--parent-pipe'], {
     cwd: project,
-    env: { ...process.env, XDG_STATE_HOME: join(folder, 'state') },
+    env,
     stdio: ['pipe', 'pipe', 'inherit'],
   })
   const ended = new Promise<unknown>((resolve) => child.once('exit', (code, signal) => resolve(code ?? signal)))
@@ -106,7 +109,7 @@ try {
   checkDocs(modules)
   link(modules)
   const bin = join(modules, 'bellwether', 'bin', 'bellwether.js')
-  const run = (...words: string[]) => execFileSync(bin, words, { cwd: folder, encoding: 'utf8' })
+  const run = (...words: string[]) => execFileSync(bin, words, { cwd: folder, env, encoding: 'utf8' })
   if (!run('--help').includes('Usage: bellwether')) throw new Error('bellwether --help does not print the usage')
   const project = join(folder, 'project')
   mkdirSync(project)
