@@ -32,7 +32,7 @@ it.each(small)('finds nothing in "%s"', { timeout: 600_000 }, async (name) => {
 })
 
 it(
-  '[T1.1] [T1.6] [T8.1] [W5.1] brings every turn of a fleet under attack to its one end, twice with the same trace',
+  '[T1.1] [T1.6] [T8.1] [W5.1] ends every turn of a fleet once under injected faults, and gives the same trace for the same seed',
   { timeout: 600_000 },
   async () => {
     for (const seed of thorough ? [101, 102] : [101]) {

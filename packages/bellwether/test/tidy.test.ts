@@ -273,7 +273,7 @@ describe('the scanner', () => {
 })
 
 describe('each rule', () => {
-  it('has examples for every rule', () => {
+  it('every rule has examples', () => {
     expect(Object.keys(examples)).toEqual(rules.map((rule) => rule.name))
   })
 

@@ -70,7 +70,7 @@ describe('imports of the dashboard', () => {
     expect(cycles).toEqual([])
   })
 
-  it('and no code turns text into markup', () => {
+  it('no code of the dashboard turns text into markup', () => {
     const wrong = [...texts].filter(([, text]) =>
       /dangerouslySetInnerHTML|innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function/.test(text),
     )

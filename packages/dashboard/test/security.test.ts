@@ -56,46 +56,48 @@ describe('signing in', () => {
 })
 
 describe('hostile text', () => {
-  it.each([1_280, 390])('is plain text on every page at %i px: nothing runs, is hidden or widens the page', (width) =>
-    using(
-      { hostile: true, agents: 60 },
-      async ({ page, visit, errors }) => {
-        await page.goto(`${fixture.url}/p/demo/fleet`)
-        const [first, ...others] = pages
-        const task = { path: '/board?task=T-3', title: 'Task T-3' }
-        const ended = { path: `/turns/${turnId(3)}`, title: 'Turns' }
-        for (const { path, title } of [first!, task, ...others, ended]) {
-          await visit(`/p/demo${path}`)
-          await page
-            .getByRole(path === task.path ? 'dialog' : 'heading', { name: title })
-            .first()
-            .waitFor()
-          await page.getByText('onerror').first().waitFor({ state: 'attached' })
-          for (const summary of await page.locator('summary').all()) await summary.click()
-          const found = await page.evaluate(() => ({
-            owned: window.__owned,
-            markup: document.querySelectorAll('main img, main script, main svg[onload], dialog img').length,
-            links: [...document.querySelectorAll('a')]
-              .map((link) => link.protocol)
-              .filter((protocol) => protocol !== 'http:' && protocol !== 'https:'),
-            bare: [...document.querySelectorAll<HTMLAnchorElement>('a[target=_blank]')].filter(
-              (link) => !link.rel.includes('noopener'),
-            ).length,
-            turned: document.body.textContent?.includes('\u202e'),
-            isWider: document.documentElement.scrollWidth > innerWidth,
-          }))
-          expect(found, path).toEqual({
-            owned: undefined,
-            markup: 0,
-            links: [],
-            bare: 0,
-            turned: false,
-            isWider: false,
-          })
-        }
-        expect(errors()).toEqual([])
-      },
-      width,
-    ),
+  it.each([1_280, 390])(
+    'hostile text is plain text on every page at %i px: nothing runs, is hidden or widens the page',
+    (width) =>
+      using(
+        { hostile: true, agents: 60 },
+        async ({ page, visit, errors }) => {
+          await page.goto(`${fixture.url}/p/demo/fleet`)
+          const [first, ...others] = pages
+          const task = { path: '/board?task=T-3', title: 'Task T-3' }
+          const ended = { path: `/turns/${turnId(3)}`, title: 'Turns' }
+          for (const { path, title } of [first!, task, ...others, ended]) {
+            await visit(`/p/demo${path}`)
+            await page
+              .getByRole(path === task.path ? 'dialog' : 'heading', { name: title })
+              .first()
+              .waitFor()
+            await page.getByText('onerror').first().waitFor({ state: 'attached' })
+            for (const summary of await page.locator('summary').all()) await summary.click()
+            const found = await page.evaluate(() => ({
+              owned: window.__owned,
+              markup: document.querySelectorAll('main img, main script, main svg[onload], dialog img').length,
+              links: [...document.querySelectorAll('a')]
+                .map((link) => link.protocol)
+                .filter((protocol) => protocol !== 'http:' && protocol !== 'https:'),
+              bare: [...document.querySelectorAll<HTMLAnchorElement>('a[target=_blank]')].filter(
+                (link) => !link.rel.includes('noopener'),
+              ).length,
+              turned: document.body.textContent?.includes('\u202e'),
+              isWider: document.documentElement.scrollWidth > innerWidth,
+            }))
+            expect(found, path).toEqual({
+              owned: undefined,
+              markup: 0,
+              links: [],
+              bare: 0,
+              turned: false,
+              isWider: false,
+            })
+          }
+          expect(errors()).toEqual([])
+        },
+        width,
+      ),
   )
 })

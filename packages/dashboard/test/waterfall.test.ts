@@ -53,7 +53,7 @@ describe('the waterfall of a turn', () => {
     await expect.poll(() => details.count()).toBe(0)
   })
 
-  it('is zoomed and moved with buttons, keys and the wheel, and never leaves the turn', async () => {
+  it('the waterfall of a turn is zoomed and moved with buttons, keys and the wheel, and never leaves the turn', async () => {
     const all = await axis()
     await section().getByRole('button', { name: 'Zoom in' }).click()
     await expect.poll(axis).not.toEqual(all)

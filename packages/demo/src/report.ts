@@ -4,7 +4,7 @@ import type { TurnCheck } from './check.js'
 import type { DemoClient } from './client.js'
 import { columns } from './screen.js'
 
-// A fork adds a dozen agents at once; the table shows busy agents only, up to this many.
+// A fork-join adds a dozen agents at once; the table shows busy agents only, up to this many.
 const rowsMax = 18
 
 export async function liveTable(client: DemoClient): Promise<string[]> {

@@ -33,7 +33,7 @@ describe('file names on the wire', () => {
     expect(decodeFileName(Uint8Array.of(0xfe))).not.toBe(decodeFileName(Uint8Array.of(0xff)))
   })
 
-  it('[V6.1] text that no name can have become is refused', () => {
+  it('[V6.1] text that cannot come from a name is refused', () => {
     expect(() => encodeFileName('\ud800')).toThrow('no file has such a name')
     expect(() => encodeFileName('\udc41')).toThrow('no file has such a name')
   })

@@ -8,7 +8,7 @@ describe('a directory that another host created', () => {
   let fixture: Fixture
   afterEach(() => fixture.end())
 
-  it('[V3.1] is watched when the server announces it', async () => {
+  it('[V3.1] a directory that another host created is watched when the server announces it', async () => {
     fixture = await openFixture({ role: 'follower' })
     mkdirSync(fixture.at('cold'))
     utimesSync(fixture.at('cold'), 1_000_000, 1_000_000)

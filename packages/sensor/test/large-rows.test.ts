@@ -34,7 +34,7 @@ describe('a directory with very long names', () => {
     await until('audit', () => fixture.server.audits.length > before)
   }
 
-  it('[V2.2] [V3.1] is reported by snapshot, audit and realtime in requests that the server accepts', async () => {
+  it('[V2.2] [V3.1] a directory with very long names is reported by snapshot, audit and realtime in requests that the server accepts', async () => {
     fill(400)
     fixture.sensor()
     await until('audit', () => fixture.server.audits.length === 1, 60_000)
@@ -47,7 +47,7 @@ describe('a directory with very long names', () => {
     expect(fixture.server.audits.every(({ complete }) => complete)).toBe(true)
   })
 
-  it('[V5.1] is sent in smaller requests if a proxy accepts only those', async () => {
+  it('[V5.1] a directory with very long names is sent in smaller requests if a proxy accepts only those', async () => {
     fixture.server.bodyBytesMax = 100_000
     fill(40)
     fixture.sensor()

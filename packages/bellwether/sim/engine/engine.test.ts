@@ -85,7 +85,7 @@ describe('determinism', () => {
     expect(new Set(first).size).toBeGreaterThan(8)
   })
 
-  it('is deterministic under contention and crashes: the schedule decides which waiter gets the row', async () => {
+  it('the engine is deterministic under contention and crashes: the schedule decides which waiter gets the row', async () => {
     const crowd: Scenario = ({ spawn }) => {
       const body = async ({ db, clock, random }: Fibre): Promise<void> => {
         for (let round = 0; round < 2; round += 1) {

@@ -15,7 +15,7 @@ const second = 1_000
 const forever = 1e9 * second
 
 describe('time', () => {
-  it('is the same in SQL and JavaScript and passes only when no fibre can run', async () => {
+  it('time is the same in SQL and JavaScript and passes only when no fibre can run', async () => {
     const differences: number[] = []
     const scenario: Scenario = ({ spawn }) =>
       spawn('a', async ({ db, clock }) => {
@@ -115,7 +115,7 @@ describe('the database', () => {
     expect(ids).toEqual([{ id: null }])
   })
 
-  it('is clean again after a scenario that fails', async () => {
+  it('the database is clean again after a scenario that fails', async () => {
     const failing: Scenario = ({ spawn }) => {
       spawn('a', () => Promise.resolve())
       throw new Error('bad set-up')

@@ -24,7 +24,7 @@ describe('a world', () => {
     await fresh.drop()
   })
 
-  it('has its database to itself and inherits nothing from an earlier world', async () => {
+  it('a world has its database to itself and inherits nothing from an earlier world', async () => {
     const fresh = await toyDatabase()
     const world = await openWorld({ url: fresh.url, schemas: ['toy'] })
     await expect(openWorld({ url: fresh.url, schemas: ['toy'] })).rejects.toThrow(

@@ -1,4 +1,4 @@
-/** Answers a question of an agent to a person. An answer that is none of the choices is rejected before it is sent. */
+/** Answers a question of an agent to a person. An answer that is not one of the choices is rejected before it is sent. */
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import type { ResponseOf, Question } from '@bellwether/protocol/http'
 import type { Client } from './client.js'
@@ -42,7 +42,7 @@ function mustBeChoice(choices: unknown, answer: unknown): void {
   if (!Array.isArray(choices) || choices.length === 0 || typeof answer !== 'string') return
   const same = (choice: unknown) => String(choice).toLowerCase() === answer.trim().toLowerCase()
   if (choices.some(same)) return
-  throw new InvalidInput(`${JSON.stringify(answer.slice(0, 100))} is none of the choices`, {
+  throw new InvalidInput(`${JSON.stringify(answer.slice(0, 100))} is not one of the choices`, {
     code: 'not_a_choice',
     hint: `answer with one of: ${choices.map(String).join(', ')}`,
   })

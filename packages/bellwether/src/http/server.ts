@@ -334,7 +334,7 @@ async function checkShape(request: FastifyRequest): Promise<void> {
   if (isDeeper(request.body, depthMax))
     throw new InvalidInput(`The body is nested more than ${depthMax} levels deep`, {
       code: 'content_too_deep',
-      hint: 'flatten it',
+      hint: 'send a body with fewer levels',
     })
 }
 

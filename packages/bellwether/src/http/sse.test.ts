@@ -30,7 +30,7 @@ describe('a ping', () => {
     expect(await idle(undefined)).toBe(': hello\n\n: ping\n\n')
   })
 
-  it('is not sent to a key that was revoked: the stream ends', async () => {
+  it('a ping is not sent to a key that was revoked: the stream ends', async () => {
     let questions = 0
     expect(await idle('7:9', () => ++questions === 1)).toBe(': hello\n\n')
   })

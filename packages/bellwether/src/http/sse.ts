@@ -1,6 +1,6 @@
 /**
  * Server-sent events: follows a source of events for one reader. A slow reader is waited for and never buffered for; a
- * reader that disconnects aborts the signal, and a stream ends when its key does. Where a stream starts, and what it carries, is for its route to say.
+ * reader that disconnects aborts the signal, and a stream ends when its key does. Its route decides where a stream starts and what it carries.
  */
 import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
@@ -14,7 +14,7 @@ export interface StreamEvent {
   readonly data: unknown
 }
 
-/** One reader's way through a source. */
+/** The position of one reader in a source of events. */
 export interface Stream {
   /** The next events in order; `more`: ask again at once; `end`: there will be no others. */
   next(

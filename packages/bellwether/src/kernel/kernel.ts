@@ -188,7 +188,7 @@ export interface Claim {
 // 500 rows keep a verb near 30 ms; with two calls in flight, one batch runs while the other commits.
 const enqueues = { max: 500, inFlight: 2, queueMax: 50_000 }
 // Smaller batches than enqueues, and one more in flight: a worker claims as soon as a batch has ended its turns, so that claims and
-// endings overlap instead of taking turns.
+// endings overlap instead of alternating.
 const deliveries = { max: 250, inFlight: 3, queueMax: 50_000 }
 
 /** A turn that cannot be accepted becomes an InvalidInput and does not affect the others. */

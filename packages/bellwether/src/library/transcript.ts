@@ -22,7 +22,7 @@ export interface TranscriptEntry {
   readonly callId: string | null
   /** The tool, program or person. */
   readonly name: string | null
-  /** The attempt: a takeover has a higher one. */
+  /** The epoch of the worker that wrote it: higher after a takeover. */
   readonly epoch: number
   /** Of kind `truncated`: what was left out here. */
   readonly leftOut: { readonly entries: number; readonly bytes: number } | null

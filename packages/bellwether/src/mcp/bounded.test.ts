@@ -8,7 +8,7 @@ const texts = (result: { readonly content: readonly unknown[] }) =>
   (result.content as { text: string }[]).map(({ text }) => text)
 
 describe('results of MCP tools', () => {
-  it('are cut into pieces that join to the full text and split no surrogate pair', () => {
+  it('results of MCP tools are cut into pieces that join to the full text and split no surrogate pair', () => {
     const text = 'ab😀'.repeat(10)
     let [read, at]: [string, number | null] = ['', 0]
     while (at !== null) {
@@ -21,12 +21,12 @@ describe('results of MCP tools', () => {
     expect(pieceOf('abc', 99, 5)).toEqual({ text: '', offset: 3, total: 3, next: null })
   })
 
-  it('mark every text that was cut, with its length', () => {
+  it('results of MCP tools mark every text that was cut, with its length', () => {
     const long = 'x'.repeat(5_000)
     expect(JSON.stringify(shortened({ a: [{ b: long }], c: 1 }))).toMatch(/… \(cut: 5000 characters in total\)/)
   })
 
-  it('hold as many items as fit, and at least one', () => {
+  it('results of MCP tools hold as many items as fit, and at least one', () => {
     const items = Array.from({ length: 1_000 }, () => 'x'.repeat(500))
     const { shown, left } = fitting(items)
     expect(shown.length + left).toBe(1_000)
@@ -34,14 +34,14 @@ describe('results of MCP tools', () => {
     expect(fitting([items.join('')], 10).shown).toHaveLength(1)
   })
 
-  it('put text of agents between random marks and limit its length', () => {
+  it('results of MCP tools put text of agents between random marks and limit its length', () => {
     const [summary, data] = texts(resultOf({ summary: 'Read this.', data: 'x'.repeat(1_000_000) }, random))
     expect(summary).toMatch(/^Read this\.\n.*data-0707070707070707.*never instructions/)
     expect(data!.length).toBeLessThan(resultChars * 2 + 200)
     expect(data).toMatch(/<\/data-0707070707070707>\n\(cut: 1000000 characters in total\)$/)
   })
 
-  it('show an error with its hint, and whether the call may succeed later', () => {
+  it('results of MCP tools show an error with its hint, and whether the call may succeed later', () => {
     const refused = failureOf(new Terminal('no such\u001b[31m thing', { code: 'not_found', hint: 'Look again.' }))
     expect(refused.isError).toBe(true)
     expect(texts(refused)).toEqual(['no such?[31m thing [not_found]. Look again.'])

@@ -16,7 +16,7 @@ export function transcriptReport(turn: string, page: Page, from: 'start' | 'end'
   const shown = from === 'start' ? fitting(page.entries, chars) : fitting(page.entries.toReversed(), chars).toReversed()
   const [first, last] = [shown[0], shown.at(-1)]
   if (first === undefined || last === undefined)
-    return { summary: `No entries of turn ${turn} are there. If it runs, it may write more.` }
+    return { summary: `Turn ${turn} has no more entries there. While it runs, it may write more.` }
   const isCut = page.cursor !== null || shown.length < page.entries.length
   const more =
     from === 'start'

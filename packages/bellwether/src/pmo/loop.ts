@@ -72,7 +72,7 @@ export async function runPmo(options: PmoOptions): Promise<void> {
   ])
 }
 
-// Longer than the time between two looks of two PMOs, so that they find each other's row.
+// Longer than the time between the checks of two PMOs, so that they find each other's row.
 const alertWindowMs = 600_000
 
 /**

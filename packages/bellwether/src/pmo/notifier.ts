@@ -1,5 +1,5 @@
 /**
- * Tells people what needs them, over the channels of the settings. It stores one message per question or approval and per missed deadline of one,
+ * Sends messages to people about what needs them, over the channels. It stores one message per question or approval and per missed deadline of one,
  * beside those that boards and PMOs store, and sends what is due. Any number of PMOs share the work: a message is claimed before it is
  * sent. It is sent again only if a try failed or its PMO died before it could record the success; then it has the same id.
  */

@@ -1,5 +1,5 @@
 /**
- * Mints UUIDv7 ids as text. They sort by creation time, within one process also inside one millisecond (a counter fills the
+ * Creates UUIDv7 ids as text. They sort by creation time, within one process also inside one millisecond (a counter fills the
  * twelve bits after the time), so that new rows are neighbours in an index.
  */
 import type { Clock, Random } from '@bellwether/base'

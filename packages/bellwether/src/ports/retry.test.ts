@@ -54,7 +54,7 @@ describe('timeouts and retries', () => {
     })
   })
 
-  it('[H1.1] ends a try at its timeout by its signal, and does not wait for one that does not heed it', async () => {
+  it('[H1.1] ends a try at its timeout by its signal, and does not wait for one that ignores its signal', async () => {
     for (const kind of callKinds) {
       const clock = steppedClock()
       const seen: AbortSignal[] = []
@@ -107,7 +107,7 @@ describe('timeouts and retries', () => {
     expect(failures).toBe(3)
   })
 
-  it('[H1.2] keeps every pause within its jitter and its bound, whatever the chance', () => {
+  it('[H1.2] keeps every pause within its jitter and its bound, for any random number', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 2_000 }),
@@ -130,7 +130,7 @@ describe('timeouts and retries', () => {
     expect(decideRetry(defaultCallPolicy.retry, 1, muchLater, 0.5)).toEqual({ retry: false })
   })
 
-  it('[H1.3] repeats network timeouts, passing server errors and lock contention', () => {
+  it('[H1.3] repeats network timeouts, temporary server errors and lock contention', () => {
     const passing = [
       errno('ETIMEDOUT'),
       errno('UND_ERR_CONNECT_TIMEOUT'),
@@ -187,7 +187,7 @@ describe('timeouts and retries', () => {
     expect(tries).toBe(1)
   })
 
-  it('repeats no call that may have had its effect, when it says that it must not happen twice', () => {
+  it('does not repeat a call that may have taken effect and must not happen twice', () => {
     const { retry } = defaultCallPolicy
     expect(decideRetry(retry, 1, classify(errno('ETIMEDOUT')), 0.5, false)).toEqual({ retry: false })
     expect(decideRetry(retry, 1, classify(errno('ECONNRESET')), 0.5, false)).toEqual({ retry: false })
@@ -195,7 +195,7 @@ describe('timeouts and retries', () => {
     expect(classifyStatus(503).inDoubt).toBe(true)
   })
 
-  it('ends at once when it is called off, in a try and in a pause', async () => {
+  it('ends at once when it is aborted, in a try and in a pause', async () => {
     const stop = new AbortController()
     const inTry = retryCall(
       defaultCallPolicy,
@@ -239,7 +239,7 @@ describe('timeouts and retries', () => {
     expect(exchangeTimeoutMs).toBe(defaultCallPolicy.timeoutMs.command_routing)
   })
 
-  it('[H1.2] a patient call is repeated until its time is over, with growing pauses, and then throws the last error', async () => {
+  it('[H1.2] a call with a time limit is repeated until its time is over, with growing pauses, and then throws the last error', async () => {
     const clock = steppedClock()
     const reported: [number, number][] = []
     let tries = 0
@@ -258,7 +258,7 @@ describe('timeouts and retries', () => {
     expect(clock.monotonicMs()).toBe(10_000)
   })
 
-  it('[H1.3] a patient call stops at what must not be repeated, and when it is called off', async () => {
+  it('[H1.3] a call with a time limit stops at what must not be repeated, and when it is aborted', async () => {
     const stop = new AbortController()
     const clock = steppedClock()
     const refused = () => Promise.reject(new InvalidInput('no', { code: 'no' }))

@@ -208,7 +208,7 @@ export async function retryUntil<T>(
   call: () => Promise<T>,
   ports: RetryUntilPorts,
 ): Promise<T> {
-  const { clock, random, onRetry: onTrouble } = ports
+  const { clock, random, onRetry } = ports
   const startedMs = clock.monotonicMs()
   for (let tries = 1; ; tries += 1) {
     try {
@@ -219,7 +219,7 @@ export async function retryUntil<T>(
       const { retryable, afterMs } = classify(error)
       const leftMs = startedMs + maxMs - clock.monotonicMs()
       if (!retryable || leftMs <= 0 || signal.aborted) throw error
-      onTrouble?.(error, tries, leftMs)
+      onRetry?.(error, tries, leftMs)
       const waitMs = Math.max(afterMs, backoffMs({ backoff }, tries, random?.next()))
       await clock.sleep(Math.min(leftMs, waitMs), signal)
     }

@@ -10,7 +10,7 @@ export const oldDataFolder = '.bellwether'
 export const adminKeyFile = 'admin-key'
 /** The addresses of a running `up`; removed when it stops. */
 export const upFile = 'up.json'
-/** The key of the sensor that `up` runs. */
+/** Where versions before 0.2 kept the key of their sensor. */
 export const sensorKeyFile = 'sensor-key'
 /** Locked by an `up` that does not use the embedded database. */
 export const lockFile = 'up.lock'
@@ -25,7 +25,7 @@ export const mcpFile = 'mcp.json'
 export const toolsFile = 'tools.json'
 /** The git worktrees of tasks. */
 export const worktreesFolder = 'worktrees'
-/** The sessions of coding CLIs that run in a sandbox: one folder per agent. */
+/** The sessions of coding agents that run in a sandbox: one folder per agent. */
 export const sessionsFolder = 'sessions'
 /** The embedded database. */
 export const databaseFolder = 'database'

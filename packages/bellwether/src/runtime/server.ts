@@ -219,7 +219,7 @@ export function networkOf(
 ): NetworkOptions & Pick<ServerOptions, 'hosts'> {
   const { tls_certificate: cert, tls_key: key } = settings
   if ((cert === undefined) !== (key === undefined))
-    throw new InvalidInput('"server.tls_certificate" and "server.tls_key" belong together', {
+    throw new InvalidInput('"server.tls_certificate" and "server.tls_key" must be set together', {
       code: 'invalid_settings',
       hint: 'set both, or remove both to speak plain HTTP',
     })

@@ -1,6 +1,6 @@
 /**
  * Turns signals into an orderly shutdown: the first SIGTERM or SIGINT drains, the second exits at once. With `parentPipe`, the end
- * of stdin also shuts down, so that a parent that dies in any way takes its children along.
+ * of stdin also shuts down, so that children exit however their parent dies.
  */
 import { setMaxListeners } from 'node:events'
 import type { Log } from '@bellwether/base'

@@ -154,7 +154,7 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
       try {
         await running.worker.fail(culprit, error)
       } catch (failed) {
-        log.error({ err: failed, agent_turn_id: culprit.agentTurnId }, 'failed turn not ended')
+        log.error({ err: failed, agent_turn_id: culprit.agentTurnId }, 'cannot end a failed turn')
       }
       shutdown.begin('uncaught_error')
     }

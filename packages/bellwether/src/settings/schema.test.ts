@@ -45,7 +45,7 @@ describe('nearest name', () => {
 })
 
 describe('line of a key', () => {
-  it('is found for tables, dotted and quoted keys, and not inside multi-line strings', () => {
+  it('the line of a key is found in tables, dotted and quoted keys, and not inside multi-line strings', () => {
     const text = [
       'a = """',
       'b = 1',

@@ -151,10 +151,10 @@ export class HealthRegistry {
     const before = this.#derived
     this.#derived = deriveHealth(this.#units)
     for (const [key, unit] of this.#derived) {
-      const was = before.get(key)?.effective ?? 'absent'
-      if (was === unit.effective || (was === 'absent' && unit.effective === 'ok')) continue
+      const stateBefore = before.get(key)?.effective ?? 'absent'
+      if (stateBefore === unit.effective || (stateBefore === 'absent' && unit.effective === 'ok')) continue
       this.#changes += 1
-      this.#onChange({ unit: key, from: was, to: unit.effective, error: unit.error, because: unit.because })
+      this.#onChange({ unit: key, from: stateBefore, to: unit.effective, error: unit.error, because: unit.because })
     }
   }
 }

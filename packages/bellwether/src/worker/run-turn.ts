@@ -93,7 +93,7 @@ async function endFailed(run: Run, error: unknown): Promise<boolean> {
     await settle(run, failure(error))
     return true
   } catch (again) {
-    run.options.log.error({ err: again, agent_turn_id: run.turn.agentTurnId }, 'failed turn not ended')
+    run.options.log.error({ err: again, agent_turn_id: run.turn.agentTurnId }, 'cannot end a failed turn')
     return false
   }
 }

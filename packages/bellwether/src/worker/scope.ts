@@ -28,7 +28,7 @@ export interface WorkerOptions {
   readonly settings: WorkerSettings
   /** The function that runs this turn. Undefined if this worker has none for the agent. */
   readonly agent: (turn: ClaimedTurn) => AgentFunction | undefined
-  /** Called when a beat that was sent at `sentMs` (monotonic clock) confirmed the fence. Renews the guardian's switch. */
+  /** Called when a beat that was sent at `sentMs` (monotonic clock) confirmed the fence. Renews the guardian's timer. */
   readonly onBeat?: (turn: ClaimedTurn, sentMs: number) => void
   /** Beats for the running turns if agent code blocks the event loop. A turn is added before its agent runs. */
   readonly standby?: { add(turns: readonly ClaimedTurn[]): void; remove(turn: ClaimedTurn): void }

@@ -1,6 +1,6 @@
 /**
  * What one run of a turn adds to its transcript: entries of the agent, the tool calls with which it suspends, and their results. A takeover is noted
- * before the first entry of the new attempt, and results that an earlier attempt has written are not written again.
+ * before the first entry of the new worker, and results that an earlier worker has written are not written again.
  */
 import { textOrJson } from '@bellwether/base'
 import { transcriptKinds } from '@bellwether/protocol'

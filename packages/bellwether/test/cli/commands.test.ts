@@ -280,7 +280,7 @@ describe('a task for the coding agent of init', () => {
       return task.runs[0]?.endedAt === undefined ? undefined : task
     })
 
-  it('[H7.8] [H7.6] is accepted with 209,000 tokens and no setting touched; turn and task show tokens by kind, cost and limits', async () => {
+  it('[H7.8] [H7.6] a task for the coding agent of init is accepted with 209,000 tokens and no setting touched; turn and task show tokens by kind, cost and limits', async () => {
     const instruction = 'stand-in: write greeting.txt'
     await up.api('POST', '/board/tasks', { title: 'greet', taskId: 'C-1', agent: 'coder', instruction })
     const { status, reason, runs, budget } = await ended('C-1')
@@ -306,7 +306,7 @@ describe('a task for the coding agent of init', () => {
     )
   })
 
-  it('[H7.8] is accepted for every other coding agent that init finds, within the default limits', async () => {
+  it('[H7.8] a task is accepted for every other coding agent that init finds, within the default limits', async () => {
     for (const preset of otherPresets) {
       const task = { title: preset, taskId: `P-${preset}`, agent: preset, instruction: `stand-in: write ${preset}.txt` }
       await up.api('POST', '/board/tasks', task)
@@ -321,7 +321,7 @@ describe('a task for the coding agent of init', () => {
     }
   })
 
-  it('[H6.5] is not done if the agent reports a failure in any form, and task show says why', async () => {
+  it('[H6.5] a task for the coding agent of init is not done if the agent reports a failure in any form, and task show says why', async () => {
     // Each also writes the file that it claims.
     const failures: [string, RegExp][] = [
       ['stand-in: fail', /agent exited with 1: API Error: 529 the model is overloaded/],

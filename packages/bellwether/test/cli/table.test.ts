@@ -56,7 +56,7 @@ describe('JSON output', () => {
   const without = new Set(['completion', 'mcp'])
   const isGroup = ({ command }: Entry) => command.commands.length > 0 && !command.options.some(({ long }) => long)
 
-  it('has one form: --json prints one object, --jsonl one per line, and both exclude each other', () => {
+  it('JSON output has one form: --json prints one object, --jsonl one per line, and both exclude each other', () => {
     for (const { path, command } of all.filter((one) => !isGroup(one) && !without.has(one.path))) {
       expect(optionOf(command, '--json')?.description, path).toMatch(/^(?:with --chaos: )?print one JSON object\b/)
       const lines = command.options.filter(({ long }) => long === '--jsonl')
@@ -66,7 +66,7 @@ describe('JSON output', () => {
     }
   })
 
-  it('is available as lines for every command that lists or follows', () => {
+  it('JSON output is available as lines for every command that lists or follows', () => {
     const isList = ({ path, command }: Entry) =>
       /^(?:logs|watchdog)$| (?:list|watch|history|grants)$/.test(path) ||
       (path.includes(' ') && command.description().startsWith('list '))
@@ -98,14 +98,14 @@ describe('completion', () => {
       .split(' ')
   }
 
-  it('in bash offers commands, verbs and options of the place', async () => {
+  it('completion in bash offers commands, verbs and options of the place', async () => {
     expect(await bash('tu')).toEqual(['turn'])
     expect(await bash('turn', 'ret')).toEqual(['retry'])
     expect(await bash('turn', 'list', '-a', 'show', '--s')).toEqual(['--server', '--status', '--since'])
     expect(await bash('completion', '')).toEqual(['bash', 'zsh', 'fish'])
   })
 
-  it.each(['bash', 'zsh', 'fish'])('for %s has every command, verb and option', async (shell) => {
+  it.each(['bash', 'zsh', 'fish'])('completion for %s has every command, verb and option', async (shell) => {
     const { code, out } = await inProcess(['completion', shell])
     expect(code).toBe(0)
     for (const { path, command } of all) {
@@ -115,7 +115,7 @@ describe('completion', () => {
     }
   })
 
-  it('rejects another shell and names the three', async () => {
+  it('completion rejects another shell and names the three', async () => {
     const { code, err } = await inProcess(['completion', 'powershell'])
     expect([code, err]).toEqual([2, expect.stringContaining('Allowed choices are bash, zsh, fish')])
   })

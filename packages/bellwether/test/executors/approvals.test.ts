@@ -93,7 +93,7 @@ it.concurrent('a request survives three killed workers: the allowed command runs
   expect(denial).toHaveLength(1)
 })
 
-it('what claude’s own flags allow is not asked', async () => {
+it('no person is asked about a call that claude’s own flags allow', async () => {
   const allowed = await b.run({
     preset: 'claude',
     approve: 'ask',

@@ -27,7 +27,7 @@ describe('a model', () => {
       ({ role, ...message }) => role === 'user' && 'text' in message && /You have repeated/.test(message.text),
     ).length
 
-  it('is warned after three equal calls and fails with no_progress after six', async () => {
+  it('a model is warned after three equal calls and fails with no_progress after six', async () => {
     const warnings: number[] = []
     const model = b.script((request) => {
       expect(flawsIn(request)).toEqual([])
@@ -48,7 +48,7 @@ describe('a model', () => {
     expect(ended.steps).toHaveLength(6)
   })
 
-  it('may poll as long as the answer changes, and may repeat a call after another one', async () => {
+  it('a model may poll as long as the answer changes, and may repeat a call after another one', async () => {
     const polling = b.script((_request, turn) => (turn < 20 ? call('poll') : { text: 'finished' }))
     expect(await b.run({ model: polling })).toMatchObject({ outcome: 'success', text: 'finished' })
     const working = b.script((_request, turn) => {
@@ -58,7 +58,7 @@ describe('a model', () => {
     expect(await b.run({ model: working })).toMatchObject({ outcome: 'success', text: 'finished' })
   })
 
-  it('is counted across a compaction', async () => {
+  it('a repeated call is counted across a compaction', async () => {
     const model = b.script((request) => (request.tools.length === 0 ? { text: 'a summary' } : call('read')))
     const ended = await b.run({ model, context_tokens: 12_000, max_output_tokens: 500 })
     expect(ended).toMatchObject({ outcome: 'failed', error: 'no_progress' })
@@ -96,14 +96,14 @@ printf '{"type":"result","subtype":"success","is_error":false,"result":"done","s
     await b.close()
   })
 
-  it('is stopped with no_progress after six equal tool events, and leaves no process', async () => {
+  it('a coding agent is stopped with no_progress after six equal tool events, and leaves no process', async () => {
     const done = await b.run({ preset: 'claude', instructions: 'fail' })
     expect(done).toMatchObject({ outcome: 'failed', error: 'no_progress', taskEvents: 1 })
     expect(done.text).toContain('was stopped because it repeated the same tool calls with the same results')
     expect(carriers(done.agent_turn_id!)).toEqual([])
   })
 
-  it('is not stopped while its results change', async () => {
+  it('a coding agent is not stopped while its results change', async () => {
     expect(await b.run({ preset: 'claude', instructions: 'work' })).toMatchObject({ outcome: 'success', text: 'done' })
   })
 })

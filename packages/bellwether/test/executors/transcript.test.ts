@@ -34,7 +34,7 @@ function joined(entries: Awaited<ReturnType<typeof of>>): [kind: string, content
 }
 
 describe('the transcript', () => {
-  it('[T9.2] has what a command printed on both streams, and its step has a duration', async () => {
+  it('[T9.2] the transcript has what a command printed on both streams, and its step has a duration', async () => {
     const done = await b.run({ command: 'echo out; echo err >&2; sleep 0.05; echo again' })
     expect(done).toMatchObject({ outcome: 'success' })
     const { entries } = await readTranscript(b.t.db, done.agent_turn_id!, 0, 100)
@@ -51,7 +51,7 @@ describe('the transcript', () => {
     expect(step).toEqual({ took: true })
   })
 
-  it('[T9.2] has what a function agent says, its tool calls and their results, and nothing for an agent that says nothing', async () => {
+  it('[T9.2] the transcript has what a function agent says, its tool calls and their results, and nothing for an agent that says nothing', async () => {
     await t.agents('talker', 'silent')
     const transcript = openWriter()
     const worker = testWorker(
@@ -104,7 +104,7 @@ describe('the transcript', () => {
     ])
   })
 
-  it('[T9.2] has the text and the thoughts of a model, its tool calls and their results', async () => {
+  it('[T9.2] the transcript has the text and the thoughts of a model, its tool calls and their results', async () => {
     const transcript = openWriter()
     const setup = await openModelSetup({
       t,

@@ -138,7 +138,7 @@ describe('worktrees of tasks', () => {
 })
 
 describe('the folder of a turn', () => {
-  it('is the project without a worktree, the same folder in a worktree of its repository, and nothing else', async () => {
+  it('the folder of a turn is the project without a worktree, the same folder in a worktree of its repository, and nothing else', async () => {
     const repository = await newRepository({ 'app/a.txt': 'a' })
     const other = await newRepository()
     const worktrees = await worktreesOf(repository)

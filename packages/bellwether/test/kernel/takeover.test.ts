@@ -92,7 +92,7 @@ describe('a worker that fell silent', () => {
     return turn
   }
 
-  it('[T8.1] is taken over from its cards with a new epoch, and its late writes change no row', async () => {
+  it('[T8.1] the turn of a silent worker is taken over from its cards with a new epoch, and its late writes change no row', async () => {
     const old = await silent('d')
     await reclaim(t.db, target, 30, 3, fullWatchWindow)
     expect(await headOf(t, 'd')).toMatchObject({ status: 'running', turn_epoch: old.turnEpoch + 1 })
@@ -111,7 +111,7 @@ describe('a worker that fell silent', () => {
     expect(await eventsOf(t, old.agentTurnId, 'task')).toHaveLength(1)
   })
 
-  it('[T8.1] is reaped with a new epoch, and its late writes change no row', async () => {
+  it('[T8.1] the turn of a silent worker is reaped with a new epoch, and its late writes change no row', async () => {
     const old = await silent('e')
     await t.advance(300)
     await reap(t.db, t.ids, reapSettings, fullWatchWindow)
@@ -124,7 +124,7 @@ describe('a worker that fell silent', () => {
     expect(await deliverTurn(t, next)).toEqual({ what: 'ended' })
   })
 
-  it('[T8.1] cannot deliver after a stop, and gets stale rather than already', async () => {
+  it('[T8.1] a silent worker cannot deliver after a stop, and gets stale rather than already', async () => {
     await t.agents('f')
     const old = await t.running('f')
     await t.kernel.stop({ projectId: project, agentTurnId: old.agentTurnId })

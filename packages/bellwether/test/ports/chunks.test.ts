@@ -115,7 +115,7 @@ describe.each(adapters)('chunks by $name', (adapter) => {
     expect(sender.counts().dropped).toBeGreaterThan(19_000_000)
   })
 
-  it('are dropped while the server is down, and the next ones show the gap', async () => {
+  it('chunks are dropped while the server is down, and the next ones show the gap', async () => {
     const [sender, listener] = [open(), open()]
     const { received } = await subscribe(listener, 'ann')
     sender.send(turnOf('ann'), { kind: 'text', text: 'before' })
@@ -137,7 +137,7 @@ describe.each(adapters)('chunks by $name', (adapter) => {
     expect(again.seq).toBeGreaterThan(2)
   })
 
-  it('are ignored if they are forged and not valid', async () => {
+  it('chunks are ignored if they are forged and not valid', async () => {
     const listener = open()
     const { received } = await subscribe(listener, 'ann')
     await adapter.forge(server.url, subjects.chunk({ project: 'p', channel: 'public' }, 'ann'))
@@ -147,7 +147,7 @@ describe.each(adapters)('chunks by $name', (adapter) => {
     ])
   })
 
-  it('can be sent, subscribed to and closed without a server', async () => {
+  it('chunks can be sent, subscribed to and closed without a server', async () => {
     const chunks = open(await adapter.nowhere())
     chunks.send(turnOf('ann'), { kind: 'text', text: 'hello?' })
     await until('the chunk is dropped', async () => chunks.counts().dropped === 6 || undefined)

@@ -47,7 +47,7 @@ describe('a pooler that drops prepared statements', () => {
     return { db, reported }
   }
 
-  it('is reported once, loses no call, and gets unprepared statements from then on', async () => {
+  it('a pooler that drops prepared statements is reported once, loses no call, and gets unprepared statements from then on', async () => {
     const { db, reported } = await behindPooler()
     expect(await db.query(counted)).toEqual([{ n: 1 }])
     expect(await db.query({ ...counted, name: 'another' })).toEqual([{ n: 1 }])
@@ -140,7 +140,7 @@ describe('a pool without free connections', () => {
 })
 
 describe('lost connections', () => {
-  it('are replaced at the next query if they were idle', async () => {
+  it('lost connections are replaced at the next query if they were idle', async () => {
     const lost: Error[] = []
     const db = await openDatabase({ url: fresh.url, poolSize: 1, onLost: (error) => lost.push(error) })
     const [before] = await db.query<{ pid: number }>(whoami)
@@ -165,7 +165,7 @@ describe('lost connections', () => {
     await db.close()
   })
 
-  it('are not reported after the owner has closed the pool', async () => {
+  it('lost connections are not reported after the owner has closed the pool', async () => {
     const lost: Error[] = []
     const db = await openDatabase({ url: fresh.url, poolSize: 1, onLost: (error) => lost.push(error) })
     let closed: Promise<void> | undefined

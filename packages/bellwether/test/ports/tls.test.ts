@@ -83,18 +83,21 @@ describe('PostgreSQL', () => {
     await admin.end()
   })
 
-  it.each(['localhost', '127.0.0.1'])('is used over TLS if its certificate names %s, also for LISTEN', async (host) => {
-    const db = await open(secure(verified, host))
-    expect(await db.query(isEncrypted)).toEqual([{ ssl: true }])
-    await db.close()
-    const listener = await openDedicatedClient(secure(verified, host), 'test')
-    await listener.query(
-      `do $$ begin if not (select ssl from pg_stat_ssl where pid = pg_backend_pid()) then raise 'no TLS'; end if; end $$`,
-    )
-    await listener.close()
-  })
+  it.each(['localhost', '127.0.0.1'])(
+    'PostgreSQL is used over TLS if its certificate names %s, also for LISTEN',
+    async (host) => {
+      const db = await open(secure(verified, host))
+      expect(await db.query(isEncrypted)).toEqual([{ ssl: true }])
+      await db.close()
+      const listener = await openDedicatedClient(secure(verified, host), 'test')
+      await listener.query(
+        `do $$ begin if not (select ssl from pg_stat_ssl where pid = pg_backend_pid()) then raise 'no TLS'; end if; end $$`,
+      )
+      await listener.close()
+    },
+  )
 
-  it('is refused if another authority signed its certificate, or no authority is known', async () => {
+  it('PostgreSQL is refused if another authority signed its certificate, or no authority is known', async () => {
     for (const parameters of [{ ...verified, sslrootcert: other.cert }, { sslmode: 'verify-full' }])
       await expect(open(secure(parameters))).rejects.toMatchObject({
         code: 'database_tls',
@@ -103,7 +106,7 @@ describe('PostgreSQL', () => {
       })
   })
 
-  it('is refused before it sees the password if its certificate names another host', async () => {
+  it('PostgreSQL is refused before it sees the password if its certificate names another host', async () => {
     await serve(elsewhere)
     try {
       const wrong = secure(verified).replace(/:[^:@]*@/, ':wrong-password@')
@@ -124,7 +127,7 @@ describe('PostgreSQL', () => {
     })
   })
 
-  it('is refused without TLS', async () => {
+  it('PostgreSQL is refused without TLS', async () => {
     for (const name of settings) await admin.query(`alter system reset ${name}`)
     await reload('off')
     await expect(open(secure(verified))).rejects.toMatchObject({
@@ -162,7 +165,7 @@ describe('NATS', () => {
     }
   }
 
-  it('is used over TLS with the authority and the client certificate of the settings, and refused otherwise', async () => {
+  it('NATS is used over TLS with the authority and the client certificate of the settings, and refused otherwise', async () => {
     const { port } = await start([...tlsFlags(local), '--tlsverify', '--tlscacert', authority.cert])
     for (const host of [`tls://localhost:${port}`, `nats://127.0.0.1:${port}`])
       expect([host, await attempt(host, files)]).toEqual([host, 'connected'])
@@ -176,13 +179,13 @@ describe('NATS', () => {
     expect(await attempt(url, stolen)).not.toBe('connected')
   })
 
-  it('is refused if its certificate names another host', async () => {
+  it('NATS is refused if its certificate names another host', async () => {
     const { port } = await start(tlsFlags(elsewhere))
     for (const host of ['localhost', '127.0.0.1'])
       expect(await attempt(`nats://${host}:${port}`, { tls_ca: authority.cert })).toMatch(/does not match certificate/)
   })
 
-  it('is refused without TLS if the settings ask for it', async () => {
+  it('NATS is refused without TLS if the settings ask for it', async () => {
     const { port } = await start([])
     expect(await attempt(`nats://localhost:${port}`, {})).toBe('connected')
     expect(await attempt(`tls://localhost:${port}`, {})).not.toBe('connected')
@@ -191,6 +194,6 @@ describe('NATS', () => {
 
   it('names the setting of a file that cannot be read or is missing', () => {
     expect(() => natsTls({ tls_ca: '/missing.pem' })).toThrow('Cannot read /missing.pem')
-    expect(() => natsTls({ tls_key: client.key })).toThrow('belong together')
+    expect(() => natsTls({ tls_key: client.key })).toThrow('must be set together')
   })
 })

@@ -49,7 +49,7 @@ function callThenAnswer({ body }: FakeRequest) {
   return { text: 'A paragraph.' }
 }
 
-it('a real model writes if the environment has a key; a second demo is rejected; a killed demo takes its server along', async () => {
+it('a real model writes if the environment has a key; a second demo is rejected; the server of a killed demo stops', async () => {
   const provider = await openFakeProvider()
   provider.behave(callThenAnswer)
   onTestFinished(() => provider.close())

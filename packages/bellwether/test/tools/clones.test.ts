@@ -21,7 +21,7 @@ describe('a clone of a file agent', () => {
   })
   afterAll(() => processes.stop())
 
-  it('is run by the file of its origin: a new agent, a clone, and a clone of a clone', async () => {
+  it('a clone of a file agent is run by the file of its origin: a new agent, a clone, and a clone of a clone', async () => {
     const joined = (batchId: string) =>
       until(
         'the batch is done',
@@ -55,7 +55,7 @@ const texts = (batch: BatchRow) =>
 describe('a clone of a function agent', () => {
   const t = kernelPerFile()
 
-  it('is run by the function of its origin or profile, and an unknown agent by none', async () => {
+  it('a clone of a function agent is run by the function of its origin or profile, and an unknown agent by none', async () => {
     await t.kernel.putProfile({ projectId: project, profileId: 'kind', name: 'kind', workerTarget: target })
     await t.kernel.putAgents([
       { projectId: project, agentId: 'greeter', workerTarget: target },

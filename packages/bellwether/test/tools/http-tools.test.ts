@@ -183,7 +183,7 @@ describe('an HTTP tool call', () => {
     })
   })
 
-  it('is not in doubt if no connection was made, and in doubt if the connection broke', async () => {
+  it('an HTTP tool call is not in doubt if no connection was made, and in doubt if the connection broke', async () => {
     const gone = createServer()
     const nowhere = await urlOf(gone)
     gone.close()
@@ -212,7 +212,7 @@ describe('an HTTP tool call', () => {
 
 describe('an HTTP tool call to another address', () => {
   it.each(['', '..', '.', '../..', 'a/../b', 'a\\..', '.. ', '%2e%2e', '..;', '\\..\\..'])(
-    'is impossible with the path argument %j',
+    'an HTTP tool call to another address is impossible with the path argument %j',
     async (id) => {
       answer = json(200, {})
       await failure(run({ url: `${base}/safe/{id}/end` }, { id }))
@@ -220,7 +220,7 @@ describe('an HTTP tool call to another address', () => {
     },
   )
 
-  it('is impossible, because no argument is part of the host', async () => {
+  it('an HTTP tool call to another address is impossible, because no argument is part of the host', async () => {
     const { problems } = await declared({
       a: { description: 'x', url: 'http://{host}/x' },
       b: { description: 'x', url: `${base.replace('://', '://{user}@')}/x` },
@@ -236,7 +236,7 @@ describe('an HTTP tool call to another address', () => {
     expect(strayRequests).toEqual([])
   })
 
-  it('is not made by a redirect: redirects stay within the origin and never repeat a write', async () => {
+  it('an HTTP tool call to another address is not made by a redirect: redirects stay within the origin and never repeat a write', async () => {
     answer = (request, response) => {
       const to = request.url === '/a' ? '/b' : request.url === '/out' ? `${elsewhere}/` : undefined
       if (to === undefined) json(200, { at: request.url })(request, response, '')
@@ -259,7 +259,7 @@ describe('an HTTP tool call to another address', () => {
     'http://169.254.169.254/latest',
     'http://168.63.129.16/machine',
     'http://localhost:1/',
-  ])('is refused for the private address %s unless allowed', async (url) => {
+  ])('an HTTP tool call to another address is refused for the private address %s unless allowed', async (url) => {
     expect(await failure(run({ url, allow_private: false }))).toMatchObject({ code: 'address_refused', inDoubt: false })
   })
 
@@ -284,7 +284,7 @@ describe('an HTTP tool call to another address', () => {
     ['example.com', false],
   ])('treats %s as public: %s', (address, open) => expect(isPublic(address)).toBe(open))
 
-  it('is not made by DNS rebinding: a name is resolved once and all its addresses are checked', async () => {
+  it('an HTTP tool call to another address is not made by DNS rebinding: a name is resolved once and all its addresses are checked', async () => {
     let asks = 0
     type Resolve = Parameters<typeof guardedLookup>[0]
     /** A name that means a public address first and this machine a moment later. */

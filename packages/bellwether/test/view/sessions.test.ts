@@ -9,7 +9,7 @@ beforeEach(async () => {
 afterEach(() => server.close())
 
 describe('new directories', () => {
-  it('[V3.1] are announced to the other sensors of the source, each once, with their mtime', async () => {
+  it('[V3.1] new directories are announced to the other sensors of the source, each once, with their mtime', async () => {
     const [one, two] = [await server.connect('one'), await server.connect('two')]
     await one.snapshot(directory('/old'))
     await two.realtime(directory('/made', old + 5), file('/made/f'), directory('/old', old + 5))

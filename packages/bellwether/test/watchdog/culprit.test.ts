@@ -130,7 +130,7 @@ it('[W2.1] gives a turn that shared deaths fewer neighbours, at the end none', a
   expect(await claimAs('w1', 4)).toMatchObject({ turns: [], heldBack: true })
 })
 
-it('[W2.1] charges nothing for a worker that shuts down, in as many restarts as there are', async () => {
+it('[W2.1] charges nothing for a worker that shuts down, however often it restarts', async () => {
   await t.agents('long', 'other')
   const { agentTurnId } = await t.kernel.enqueue({ projectId: project, agentId: 'long' })
   await t.kernel.enqueue({ projectId: project, agentId: 'other' })

@@ -189,7 +189,7 @@ describe('transactions that do not write to the outbox', () => {
     })
   }
 
-  it('a stranger that becomes a writer takes its place then', async () => {
+  it('a transaction that begins to write events later delays readers from then on', async () => {
     await late.query('begin; select pg_current_xact_id()')
     await t.db.query(insert('first'))
     expect(await read()).toEqual(['first'])

@@ -12,7 +12,7 @@ const messages = [
 ]
 
 describe('server-sent events', () => {
-  it('are parsed the same however the text is cut', () => {
+  it('server-sent events are parsed the same however the text is cut', () => {
     fc.assert(
       fc.property(fc.array(fc.nat(stream.length), { maxLength: 12 }), (cuts) => {
         const parser = makeParser()

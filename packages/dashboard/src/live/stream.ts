@@ -93,11 +93,11 @@ export function openStream({ url, onMessages, onState, onActivity }: StreamOptio
     cancelRetry()
     over.abort()
     over = new AbortController()
-    const mine = over
+    const ownRun = over
     if (failures === 0) onState({ is: 'connecting' })
-    run(mine.signal, () => mine.abort()).catch((error: unknown) => {
-      if (mode !== 'on' || over !== mine) return
-      mine.abort()
+    run(ownRun.signal, () => ownRun.abort()).catch((error: unknown) => {
+      if (mode !== 'on' || over !== ownRun) return
+      ownRun.abort()
       lose(error)
     })
   }

@@ -22,7 +22,10 @@ export function questionIn(question: Pick<Question, 'arguments'>): ParsedQuestio
   const args = objectOf(raw)
   const list = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value.slice(0, listMax) : [])
   return {
-    text: text(args['question']) ?? text(args['text']) ?? (typeof raw === 'string' ? raw : jsonOf(raw ?? '(no words)')),
+    text:
+      text(args['question']) ??
+      text(args['text']) ??
+      (typeof raw === 'string' ? raw : jsonOf(raw ?? '(empty question)')),
     instructions: text(args['instructions']),
     to: text(args['to']),
     choices: list(args['choices']).filter((one): one is string => typeof one === 'string'),

@@ -17,8 +17,8 @@ import {
 } from './shapes.js'
 
 const entry = z.object({
-  seq: z.number().describe('numbers the entries of the turn, through all attempts'),
-  turn_epoch: z.number().describe('the attempt: a takeover has a higher one'),
+  seq: z.number().describe('numbers the entries of the turn, also across takeovers'),
+  turn_epoch: z.number().describe('the epoch of the worker that wrote it: higher after a takeover'),
   created_at: time,
   kind: z
     .enum([...transcriptKinds, 'truncated'])

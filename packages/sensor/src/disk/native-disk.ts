@@ -81,10 +81,10 @@ export function nativeDisk(root: Uint8Array, libc: Libc): Disk {
         const { mtime, createdTime } = found
         let [vanished, denied] = [0, 0]
         for (;;) {
-          const got = libc.getdents(fd, blockAt, blockBytes)
-          if (got < 0) return missOf(libc.errno())
-          if (got === 0) break
-          for (let at = 0; at < got; at += halves[(at + 16) >> 1]!) {
+          const bytesRead = libc.getdents(fd, blockAt, blockBytes)
+          if (bytesRead < 0) return missOf(libc.errno())
+          if (bytesRead === 0) break
+          for (let at = 0; at < bytesRead; at += halves[(at + 16) >> 1]!) {
             const start = at + 19
             let end = start
             let all = 0

@@ -275,11 +275,11 @@ export function openSensorPipe(context: PipeContext, units: () => readonly Healt
     while (!signal.aborted) {
       let recovery
       try {
-        const made = await connect(signal)
+        const opened = await connect(signal)
         failures = 0
         ;[consecutive, error] = [0, undefined]
-        await runSession(made, signal)
-        if (signal.aborted) await disconnect(made)
+        await runSession(opened, signal)
+        if (signal.aborted) await disconnect(opened)
         continue
       } catch (problem) {
         const kind = failureKind(problem, false)

@@ -79,9 +79,9 @@ export function openInotify(root: Uint8Array, libc: Libc, wakeFd: number): Inoti
     },
     remove: (watch) => void libc.inotifyRemove(fd, watch),
     drain(each) {
-      const got = libc.read(fd, at.block, blockBytes)
-      if (got <= 0) return false
-      for (let from = 0; from < got;) {
+      const bytesRead = libc.read(fd, at.block, blockBytes)
+      if (bytesRead <= 0) return false
+      for (let from = 0; from < bytesRead;) {
         const length = block.readUInt32LE(from + 12)
         const start = from + 16
         let end = start

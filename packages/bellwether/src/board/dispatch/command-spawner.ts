@@ -192,12 +192,12 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
       const content = Buffer.from(
         JSON.stringify({ agent, taskId: request.taskId, starter, timeoutMs, command: options.command }),
       )
-      const made = await disk.createExclusive(
+      const folderState = await disk.createExclusive(
         join(folder, 'request.json'),
         join(folder, `request.${ids.next()}.draft`),
         content,
       )
-      if (made === 'taken') return { agentTurnId: key }
+      if (folderState === 'taken') return { agentTurnId: key }
       const stop = new AbortController()
       const done = run(request, timeoutMs, budgetMs <= timeoutMs, stop.signal)
         .catch((error: unknown) => options.log.error({ err: error, key }, 'cannot record the end of a command'))

@@ -105,8 +105,9 @@ export function workspacePayload(
   task: Task,
   { worktree, instead }: OpenedWorkspace,
 ): Readonly<Record<string, unknown>> {
-  const had = worktreeOf(task) !== null || mergingOf(task) !== null || typeof task.fields['workspaceNote'] === 'string'
-  if (worktree === null && instead === undefined && !had) return {}
+  const hadWorktree =
+    worktreeOf(task) !== null || mergingOf(task) !== null || typeof task.fields['workspaceNote'] === 'string'
+  if (worktree === null && instead === undefined && !hadWorktree) return {}
   return { worktree, merging: null, workspaceNote: instead ?? null }
 }
 

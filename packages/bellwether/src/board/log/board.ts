@@ -192,7 +192,7 @@ class OpenBoard implements Board {
     throw new Retryable(`Cannot write to the board: its lock expired ${lossesMax} times before the append.`, {
       code: 'lock_lost',
       afterMs: 1_000,
-      hint: 'This process is stopped for longer than its lease, or the disk is very slow. Retry later.',
+      hint: 'This process was stopped for longer than its lease, or the disk is very slow. Retry later.',
     })
   }
 

@@ -129,7 +129,7 @@ export class TaskLog {
     )
   }
 
-  /** Retries `work` after a full read if the index of idIndex event ids cannot be read any more. */
+  /** Retries `work` after a full read if the index of event ids cannot be read any more. */
   async #withIdIndex<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work()

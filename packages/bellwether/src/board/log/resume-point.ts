@@ -47,9 +47,9 @@ export async function markOf(log: Pick<LogFile, 'read'>, position: number): Prom
   const take = async (from: number, length: number) => {
     const bytes = Buffer.alloc(length)
     for (let at = 0; at < length;) {
-      const got = await log.read(bytes.subarray(at), from + at)
-      if (got === 0) break
-      at += got
+      const bytesRead = await log.read(bytes.subarray(at), from + at)
+      if (bytesRead === 0) break
+      at += bytesRead
     }
     hash.update(bytes)
   }

@@ -130,11 +130,11 @@ async function contentOf(file: LogFile, end: number, expected: string): Promise<
   }
   for (let at = 0; at < end;) {
     if (pending === chunk.length) chunk = Buffer.concat([chunk], chunk.length * 2)
-    const got = await file.read(chunk.subarray(pending, Math.min(chunk.length, pending + end - at)), at)
-    if (got === 0) return undefined
-    hash.update(chunk.subarray(pending, pending + got))
-    at += got
-    const filled = pending + got
+    const bytesRead = await file.read(chunk.subarray(pending, Math.min(chunk.length, pending + end - at)), at)
+    if (bytesRead === 0) return undefined
+    hash.update(chunk.subarray(pending, pending + bytesRead))
+    at += bytesRead
+    const filled = pending + bytesRead
     let start = 0
     for (let stop = chunk.indexOf(newline, pending); stop >= 0 && stop < filled; stop = chunk.indexOf(newline, start)) {
       if (!take(start, stop)) return undefined

@@ -133,7 +133,7 @@ function agentOf(raw: unknown, path: string, removed: string[]): RuntimeAgent | 
   return { id, capabilities: texts }
 }
 
-/** An agent by name: an object, or only its capabilities; `null` and `true` stand for none. Any other value is lost and named. */
+/** An agent by name: an object, or only its capabilities; `null` and `true` stand for none. Any other value is removed and reported. */
 function agentEntry(id: string, item: unknown, removed: string[]): unknown {
   if (isObject(item)) return { ...item, id }
   if (Array.isArray(item) || typeof item === 'string') return { id, capabilities: item }

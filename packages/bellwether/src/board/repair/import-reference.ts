@@ -66,12 +66,12 @@ async function importOnce(board: Board, ports: ReferencePorts): Promise<void> {
   const ids = [...(tasks?.keys() ?? [])]
   for (let from = 0; from < ids.length; from += perWriteMax) {
     // If a task of the group is invalid, the tasks are written one at a time.
-    const some = ids.slice(from, from + perWriteMax)
+    const chunk = ids.slice(from, from + perWriteMax)
     try {
-      for (const taken of await write(board, some, tasks!)) add(taken)
+      for (const taken of await write(board, chunk, tasks!)) add(taken)
     } catch (error) {
       if (!(error instanceof InvalidInput)) throw error
-      for (const id of some) add(await writeOne(board, id, tasks!))
+      for (const id of chunk) add(await writeOne(board, id, tasks!))
     }
   }
   notTaken.push(...(await unused(root, ports)))

@@ -40,9 +40,9 @@ export async function importStateFiles(board: Board, ports: ImportPorts) {
   }
   const todo = ids.filter((taskId) => draftOf(board.state, taskId) !== null)
   for (let from = 0; from < todo.length; from += perWriteMax) {
-    const some = todo.slice(from, from + perWriteMax)
+    const chunk = todo.slice(from, from + perWriteMax)
     // Decided under the lock: another process may have imported them.
-    const lines = await board.write((state) => some.flatMap((taskId) => draftOf(state, taskId) ?? []))
+    const lines = await board.write((state) => chunk.flatMap((taskId) => draftOf(state, taskId) ?? []))
     for (const { payload } of lines) {
       const counts = payload[mark] as { readonly recovery: number; readonly budget: number }
       sum.tasks += 1

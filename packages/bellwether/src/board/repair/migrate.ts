@@ -6,7 +6,7 @@ import type { Diff } from '../log/snapshot/snapshot-diff.js'
 import { parseObject } from '../policies/inside.js'
 import { normalize, type RuntimeV2 } from '../policies/runtime.js'
 
-/** The risks, in the words that the seed fixes. */
+/** The risks, in the words of the reference. */
 export const migrationRisks = {
   parse: 'parse failed',
   removes: 'migration removes unsupported/deprecated fields',

@@ -74,7 +74,7 @@ function logFile(data: string | undefined): string {
   const up = findLocalUp(process.cwd())
   const named = data === undefined ? undefined : logFileOf(resolve(data))
   if (named === undefined && up !== undefined && !isUnsafe(up) && up.logFile === null)
-    throw new InvalidInput('The `up` of this folder writes its log to its stderr, because no terminal watches it', {
+    throw new InvalidInput('The `up` of this folder writes its log to stderr, because it does not run on a terminal', {
       code: 'no_log_file',
       hint: 'read what started it (journalctl, docker logs, or the file that stderr goes to)',
     })

@@ -44,7 +44,7 @@ function refusal(): string {
 }
 
 describe('the server of a command', () => {
-  it('is the `up` of the folder, with the key of that `up` and never the key of the environment', () => {
+  it('the server of a command is the `up` of the folder, with the key of that `up` and never the key of the environment', () => {
     writeUp()
     expect(addressOf({}, folder)).toMatchObject({ url, key: 'bw_local', project: 'p' })
     rmSync(join(data, 'admin-key'))
@@ -58,7 +58,7 @@ describe('the server of a command', () => {
     expect(addressOf({}, folder)).toMatchObject({ url: 'http://other:1', key: 'bw_environment', project: 'default' })
   })
 
-  it('is looked for up to the top of the project and not above it', () => {
+  it('the server of a command is looked for up to the top of the project and not above it', () => {
     writeUp()
     const deep = join(folder, 'src', 'deep')
     mkdirSync(deep, { recursive: true })
@@ -70,7 +70,7 @@ describe('the server of a command', () => {
     }
   })
 
-  it('is not looked for above the home folder', () => {
+  it('the server of a command is not looked for above the home folder', () => {
     vi.stubEnv('HOME', join(folder, 'home'))
     mkdirSync(join(folder, 'home', 'work'), { recursive: true })
     writeUp()
@@ -79,26 +79,26 @@ describe('the server of a command', () => {
 })
 
 describe('the file of a running `up` is refused', () => {
-  it('if another account wrote it', () => {
+  it('the file of a running `up` is refused if another account wrote it', () => {
     writeUp()
     const own = process.geteuid!()
     vi.spyOn(process, 'geteuid').mockReturnValue(own + 1)
     expect(refusal()).toMatch(/^unsafe_up_file: .* belongs to another account/)
   })
 
-  it('if other accounts can read or write it', () => {
+  it('the file of a running `up` is refused if other accounts can read or write it', () => {
     writeUp()
     chmodSync(join(data, 'up.json'), 0o644)
     expect(refusal()).toMatch(/^unsafe_up_file: .* its mode is 644 instead of 600/)
   })
 
-  it('if other accounts can write to its folder', () => {
+  it('the file of a running `up` is refused if other accounts can write to its folder', () => {
     writeUp()
     chmodSync(data, 0o777)
     expect(refusal()).toMatch(/^unsafe_up_file: .* other accounts can write to .* \(mode 777\)/)
   })
 
-  it('if the file, its folder or the key is a symbolic link', () => {
+  it('the file of a running `up` is refused if the file, its folder or the key is a symbolic link', () => {
     const elsewhere = join(top, 'elsewhere')
     mkdirSync(elsewhere, { mode: 0o700 })
     writeUp(elsewhere)

@@ -24,7 +24,7 @@ describe('table', () => {
     ['日本語', 'short', '20'],
   ]
 
-  it('is as wide as needed without a terminal, and fits the width of a terminal', () => {
+  it('a table is as wide as needed without a terminal, and fits the width of a terminal', () => {
     expect(table(headings, rows).split('\n')[1]).toBe('ann     a long story about nearly nothing at all  1')
     for (const columns of [80, 40, 20, 10, 1]) {
       for (const line of table(headings, rows, columns).split('\n')) expect(widthOf(line)).toBeLessThanOrEqual(columns)

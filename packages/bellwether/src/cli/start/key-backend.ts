@@ -58,9 +58,9 @@ export async function inDatabase<T>(url: string, work: (backend: KeyBackend) => 
 }
 
 async function audited(db: Database, method: string, change: Promise<CreatedKey>): Promise<CreatedKey> {
-  const made = await change
-  await audit(db, method, made.keyId)
-  return made
+  const response = await change
+  await audit(db, method, response.keyId)
+  return response
 }
 
 async function audit(db: Database, method: string, keyId: string): Promise<void> {

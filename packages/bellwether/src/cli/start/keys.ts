@@ -39,8 +39,8 @@ export function keysCommand(): Command {
       const role = roleOf(flags.role)
       const { name, view, project, target: targets } = flags
       const key = { role, ...defined({ name, view, project, targets }) }
-      const made = await open(flags, (backend) => backend.create(key))
-      print(flags, { key_id: made.keyId, role, key: made.key }, () => made.key)
+      const created = await open(flags, (backend) => backend.create(key))
+      print(flags, { key_id: created.keyId, role, key: created.key }, () => created.key)
     })
   verb('list', 'list all keys, without their secrets')
     .addOption(jsonLines())
@@ -51,8 +51,8 @@ export function keysCommand(): Command {
   verb('rotate <id>', 'give a key a new secret and print it, once')
     .option('--grace <seconds>', 'how long the old secret stays valid (default: 0)', wholeUpTo(graceMax))
     .action(async (id: string, flags: Flags) => {
-      const made = await open(flags, (backend) => backend.rotate(id, flags.grace ?? 0))
-      print(flags, { key_id: id, key: made.key }, () => made.key)
+      const created = await open(flags, (backend) => backend.rotate(id, flags.grace ?? 0))
+      print(flags, { key_id: id, key: created.key }, () => created.key)
     })
   verb('revoke <id>', 'revoke a key permanently').action(async (id: string, flags: Flags) => {
     await open(flags, (backend) => backend.revoke(id))
@@ -66,7 +66,7 @@ function open<T>(flags: Flags, work: (backend: KeyBackend) => Promise<T>): Promi
   const address = defined({ server: flags.server, key: flags.key })
   if (flags.server === undefined && database.url !== undefined) return inDatabase(database.url, work)
   if (!knowsServer(address)) {
-    throw new InvalidInput('No database and no server is configured', {
+    throw new InvalidInput('Neither a database nor a server is configured', {
       code: 'no_database',
       hint: 'run `bellwether up` in this folder, or give --server URL and --key KEY, or set [database] url in bellwether.toml',
     })

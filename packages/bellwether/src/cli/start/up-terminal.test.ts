@@ -16,7 +16,7 @@ describe('a line of the terminal of up', () => {
     )
   })
 
-  it('is cut to the terminal, but never in what to type', () => {
+  it('a line of the terminal of up is cut to the terminal, but never in what to type', () => {
     const needs = { ...task, change: 'needs_person', about: 'Add a discount: verify command exited with 1' } as const
     expect(line(needs, 120)).toMatch(/exited with 1\. See: bellwether task show T-2$/)
     expect(line(needs, 80)).toMatch(/^● T-2 +task needs you: Add a di.*[^.]… See: bellwether task show T-2$/)

@@ -10,14 +10,14 @@ const stateOf = (turn: Pick<Turn, 'outcome' | 'status'>) => turn.outcome ?? turn
 
 export function turnTable(turns: readonly Turn[], nowMs: number, columns?: number): string {
   const at = (time: string) => (columns === undefined ? instant(time) : shortInstant(time, nowMs))
-  const took = ({ started_at: start, ended_at: end }: Turn) =>
+  const durationOf = ({ started_at: start, ended_at: end }: Turn) =>
     start === null ? '–' : duration(Math.max(0, (end === null ? nowMs : Date.parse(end)) - Date.parse(start)))
   const rows = turns.map((turn) => [
     turn.agent_turn_id,
     stateOf(turn),
     turn.agent_id,
     at(turn.created_at),
-    took(turn),
+    durationOf(turn),
     reasonInWords(turn.error ?? ''),
   ])
   return table(

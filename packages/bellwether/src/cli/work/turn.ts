@@ -140,7 +140,7 @@ export function turnCommand(finish: Finish): Command {
 
 type SayFlags = RunFlags & { readonly now?: boolean }
 
-// A message waits for the next step of its agent; a look costs one read.
+// A message waits for the next step of its agent; a check costs one read.
 const lookMs = 1_000
 
 /** Throws if the turn has ended without the message. Ctrl-C stops waiting; the message stays. */

@@ -31,20 +31,20 @@ export function keyRoutes(api: Api, { kernel, random, keys }: KeyParts): void {
   api('POST /keys', async ({ body, grant }) => {
     mustBeUnlimited(grant)
     const { name, view, project, targets } = body
-    const made = await createKey(
+    const created = await createKey(
       kernel.db,
       { ids: kernel.ids, random },
       { role: body.role, by: grant.keyId, ...defined({ name, view, project, targets }) },
     )
     await keys.refresh()
-    return { key_id: made.keyId, key: made.key }
+    return { key_id: created.keyId, key: created.key }
   })
 
   api('POST /keys/:key/rotate', async ({ params, body, grant }) => {
     mustBeUnlimited(grant)
-    const made = await rotateKey(kernel.db, random, params.key, body.grace_seconds)
+    const created = await rotateKey(kernel.db, random, params.key, body.grace_seconds)
     await keys.refresh()
-    return { key_id: made.keyId, key: made.key }
+    return { key_id: created.keyId, key: created.key }
   })
 
   api('DELETE /keys/:key', async ({ params, grant }) => {

@@ -10,8 +10,8 @@ const number = (path: string) => `case when jsonb_typeof(${path}) = 'number' the
 const text = (path: string, most: number) => `left(${path}, ${most})`
 
 /** The columns of a span, with null for those that a kind does not have. */
-const columns = (given: Readonly<Record<string, string>>) =>
-  Object.entries({ ...noColumns, ...given })
+const columns = (expressions: Readonly<Record<string, string>>) =>
+  Object.entries({ ...noColumns, ...expressions })
     .map(([name, value]) => `${value} as ${name}`)
     .join(', ')
 const noColumns = {

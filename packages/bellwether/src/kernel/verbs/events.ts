@@ -131,7 +131,7 @@ export async function moveCursor(db: Queryable, name: string, from: string, to: 
 
 /**
  * Makes this process the only sender of a reader whose order matters, until the lease ends. False: another process is. `holder` is a
- * number of this process's own.
+ * number that only this process has.
  */
 export async function leaseReader(db: Queryable, name: string, holder: number, leaseSeconds: number): Promise<boolean> {
   const rows = await db.query({

@@ -72,8 +72,8 @@ async function lookUp(name: string): Promise<Account | undefined> {
 
 async function create(name: string): Promise<Account | undefined> {
   const flags = ['--system', '--no-create-home', '--home-dir', '/nonexistent', '--shell', '/usr/sbin/nologin']
-  const made = await runProgram('useradd', [...flags, name], { timeoutMs: shortMs })
-  if (!made.ok) await runProgram('adduser', ['-S', '-D', '-H', name], { timeoutMs: shortMs }) // busybox
+  const result = await runProgram('useradd', [...flags, name], { timeoutMs: shortMs })
+  if (!result.ok) await runProgram('adduser', ['-S', '-D', '-H', name], { timeoutMs: shortMs }) // busybox
   return lookUp(name)
 }
 

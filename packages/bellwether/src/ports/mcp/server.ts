@@ -107,7 +107,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
         .close()
         .catch((error: unknown) => log.warn({ err: error, server: name }, 'cannot close the MCP client'))
     }
-    const made = options.transport({
+    const newTransport = options.transport({
       overflow() {
         overflown = true
         lose(new Error('A response was too large'))
@@ -115,30 +115,30 @@ export function openMcpServer(options: McpServerOptions): McpServer {
       broken: lose,
     })
     Object.assign(client, {
-      onclose: () => over.resolve(new Error(made.lastError() || 'The MCP server closed the connection')),
+      onclose: () => over.resolve(new Error(newTransport.lastError() || 'The MCP server closed the connection')),
       onerror: logError,
     })
     const session: Session = {
       client,
       closed: over.promise,
       async close() {
-        if (made.endSession !== undefined)
-          await withTimeout(clock, farewellMs, 'ending the MCP session', made.endSession()).catch((error: unknown) =>
-            log.warn({ err: error, server: name }, 'cannot end the MCP session'),
+        if (newTransport.endSession !== undefined)
+          await withTimeout(clock, farewellMs, 'ending the MCP session', newTransport.endSession()).catch(
+            (error: unknown) => log.warn({ err: error, server: name }, 'cannot end the MCP session'),
           )
         await client.close()
       },
       disconnect: lose,
       overflowed: () => overflown,
     }
-    connecting = made.transport
+    connecting = newTransport.transport
     try {
-      await client.connect(made.transport, { timeout: connectMs })
+      await client.connect(newTransport.transport, { timeout: connectMs })
       listed = await list(session)
     } catch (error) {
       await client.close()
-      await made.transport.close()
-      const stderr = made.lastError()
+      await newTransport.transport.close()
+      const stderr = newTransport.lastError()
       throw stderr === '' ? error : new Error(`${errorMessage(error)}; stderr: ${stderr}`)
     }
     connecting = undefined

@@ -22,7 +22,7 @@ describe('a limiter', () => {
     return given
   }
 
-  it('lets in as many as it is wide, and the next when one leaves', async () => {
+  it('admits as many calls as its width, and the next one when one ends', async () => {
     const limiter = openLimiter({ clock: handClock(), maxConcurrent: 2 })
     const given = asking(limiter, 5)
     await settle()
@@ -70,7 +70,7 @@ describe('a limiter', () => {
     expect(given).toHaveLength(5)
   })
 
-  it('who is called off leaves the line, and no timer stays behind', async () => {
+  it('a call that is aborted leaves the queue, and no timer is left', async () => {
     const clock = handClock()
     const limiter = openLimiter({ clock, maxConcurrent: 1 })
     const [first] = [await limiter.acquire(going)]
@@ -184,7 +184,7 @@ it('separates leading thoughts in tags from the text, however the stream is cut'
   expect(read(['<think>never closed'])).toEqual({ thought: 'never closed', text: '' })
 })
 
-it('tokens are counted by bytes, so that no script is taken for cheap', () => {
+it('estimates tokens from bytes, so that no writing system is underestimated', () => {
   expect(textTokens('twelve chars')).toBe(4)
   expect(textTokens('状态机与生命周期')).toBe(8)
 })

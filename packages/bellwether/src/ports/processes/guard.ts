@@ -1,11 +1,11 @@
 /**
- * The guardian's logic without its pipes: one dead-man switch per turn that runs a command. A turn's processes run only while its
- * switch is renewed. If it is not, the guard freezes them, and continues them when a renewal arrives: a pause of the database or of
+ * The guardian's logic without its pipes: one timer per turn that runs a command, a dead-man switch. A turn's processes run only while its
+ * timer is renewed. If it is not, the guard freezes them, and continues them when a renewal arrives: a pause of the database or of
  * the worker costs time and no work. If the worker has ended, the guard kills them; once it has started to kill, a renewal has no
  * effect.
  *
  * Why the turn never runs twice at the same time: another worker runs it only after a reclaim, and a reclaim needs `silence` seconds
- * without a beat, by the clock of the database. They begin no earlier than the moment when the last confirmed beat was sent. The switch
+ * without a beat, by the clock of the database. They begin no earlier than the moment when the last confirmed beat was sent. The timer
  * expires after 60 % of that time, counted from the same moment, so the processes are frozen before a reclaim is possible. The guard
  * cannot know whether a reclaim happens. The database may be paused for everyone: then no one can reclaim, and after the pause every
  * watchdog first watches for another `silence` (W2.10). Or only this worker cannot reach it. Therefore the guard continues the
@@ -30,11 +30,11 @@ export type GuardCommand =
   | { readonly do: 'release'; readonly token: string }
   | { readonly do: 'ping' }
 
-interface Switch {
+interface TurnTimer {
   until: number
   readonly grace: number
   root?: number
-  /** Its processes are stopped, because the switch was not renewed. */
+  /** Its processes are stopped, because the timer was not renewed. */
   frozen: boolean
   /** Some of its processes may be stopped: one was reported after or during a freeze. */
   partlyFrozen?: boolean
@@ -76,27 +76,27 @@ const frozenMaxMs = 3_600_000
 
 export function openGuard(options: GuardOptions): Guard {
   const { clock, nowMs, onFrozen, onExpired, end = killTree, freeze = freezeTree, thaw = thawTree } = options
-  const switches = new Map<string, Switch>()
+  const timers = new Map<string, TurnTimer>()
   const wake = makeWake(clock)
 
-  async function killTurn(token: string, one: Switch): Promise<void> {
-    for (let tries = 1; switches.get(token) === one && tries <= triesMax; tries += 1) {
-      // If the switch has expired, another worker may run the turn: kill without SIGTERM first.
+  async function killTurn(token: string, one: TurnTimer): Promise<void> {
+    for (let tries = 1; timers.get(token) === one && tries <= triesMax; tries += 1) {
+      // If the timer has expired, another worker may run the turn: kill without SIGTERM first.
       const graceMs = tries === 1 && nowMs() < one.until ? one.grace : 0
       const left = await end({ clock, graceMs, ...selectorOf(token, one) })
       if (left.length === 0) break
       await clock.sleep(againMs)
     }
-    if (switches.get(token) === one) switches.delete(token)
+    if (timers.get(token) === one) timers.delete(token)
   }
 
-  function kill(token: string, one: Switch): void {
+  function kill(token: string, one: TurnTimer): void {
     if (one.ending !== undefined) return
     one.ending = killTurn(token, one)
     onExpired(token)
   }
 
-  async function setFrozen(token: string, one: Switch, frozen: boolean): Promise<void> {
+  async function setFrozen(token: string, one: TurnTimer, frozen: boolean): Promise<void> {
     one.changing = true
     const { root } = one
     await (frozen ? freeze : thaw)({ clock, ...selectorOf(token, one) })
@@ -106,12 +106,12 @@ export function openGuard(options: GuardOptions): Guard {
     one.partlyFrozen = frozen && !one.frozen
     if (frozen) onFrozen(token)
     // A renewal or the release may have arrived in between.
-    if (switches.get(token) === one) adjust(token, one)
+    if (timers.get(token) === one) adjust(token, one)
     else if (frozen && one.ending === undefined) await thaw({ clock, ...selectorOf(token, one) })
   }
 
-  /** Freezes, continues or kills the processes of a turn, depending on when its switch was last renewed. */
-  function adjust(token: string, one: Switch): void {
+  /** Freezes, continues or kills the processes of a turn, depending on when its timer was last renewed. */
+  function adjust(token: string, one: TurnTimer): void {
     if (one.ending !== undefined || one.changing === true) return
     const isOver = nowMs() >= one.until
     if (nowMs() - one.until > frozenMaxMs) kill(token, one)
@@ -119,23 +119,23 @@ export function openGuard(options: GuardOptions): Guard {
   }
 
   function check(): void {
-    for (const [token, one] of switches) adjust(token, one)
+    for (const [token, one] of timers) adjust(token, one)
   }
 
   return {
     check,
     apply(command) {
       if (command.do === 'ping') return check()
-      const known = switches.get(command.token)
+      const known = timers.get(command.token)
       if (command.do === 'watch') {
         const { until, grace, again = false } = command
-        if (known === undefined) switches.set(command.token, { until, grace, frozen: again })
+        if (known === undefined) timers.set(command.token, { until, grace, frozen: again })
         else if (known.ending === undefined) known.until = until
       } else if (known !== undefined && known.ending === undefined) {
         if (command.do === 'renew') known.until = Math.max(known.until, command.until)
         else if (command.do === 'root') known.root = command.pid
         else {
-          switches.delete(command.token)
+          timers.delete(command.token)
           if (known.frozen) void thaw({ clock, ...selectorOf(command.token, known) })
         }
         // The process may have started after a freeze.
@@ -144,17 +144,17 @@ export function openGuard(options: GuardOptions): Guard {
           known.partlyFrozen = true
         }
       }
-      const now = switches.get(command.token)
+      const now = timers.get(command.token)
       if (now !== undefined) adjust(command.token, now)
       wake.now()
     },
     async killAll() {
-      for (const [token, one] of switches) kill(token, one)
-      await Promise.all([...switches.values()].flatMap((one) => one.ending ?? []))
+      for (const [token, one] of timers) kill(token, one)
+      await Promise.all([...timers.values()].flatMap((one) => one.ending ?? []))
     },
     async run(signal) {
       while (!signal.aborted) {
-        const due = [...switches.values()].filter((one) => !one.frozen && one.changing !== true)
+        const due = [...timers.values()].filter((one) => !one.frozen && one.changing !== true)
         const next = Math.min(...due.map((one) => (one.ending === undefined ? one.until : Infinity)))
         const wantedMs = nowMs() + Math.max(0, Math.min(checkMs, next - nowMs()))
         await wake.wait(wantedMs - nowMs(), signal)
@@ -165,7 +165,7 @@ export function openGuard(options: GuardOptions): Guard {
   }
 }
 
-const selectorOf = (token: string, { root }: Switch) => ({
+const selectorOf = (token: string, { root }: TurnTimer) => ({
   wanted: (other: string) => other === token,
   ...(root === undefined ? {} : { root }),
 })

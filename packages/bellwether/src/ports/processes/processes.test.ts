@@ -10,7 +10,7 @@ import { readToken, writeToken } from './token.js'
 
 describe('a turn token', () => {
   const name = fc.stringMatching(/^[a-z0-9_-]{1,20}$/)
-  it('can be parsed again, and other text is rejected', () => {
+  it('a turn token can be parsed again, and other text is rejected', () => {
     const tokens = fc.record({
       installation: name,
       namespace: name,
@@ -76,7 +76,7 @@ describe('the process tree of a turn', () => {
 })
 
 describe('captured output', () => {
-  it('is the last bytes within the limit, in complete characters', () => {
+  it('captured output is the last bytes within the limit, in complete characters', () => {
     fc.assert(
       fc.property(fc.array(fc.string({ unit: 'grapheme' })), fc.integer({ min: 4, max: 40 }), (parts, max) => {
         const tail = keepTail(max)
@@ -89,7 +89,7 @@ describe('captured output', () => {
     )
   })
 
-  it('is split into lines however it is chunked, and only a line beyond the limit is skipped', () => {
+  it('captured output is split into lines however it is chunked, and only a line beyond the limit is skipped', () => {
     fc.assert(
       fc.property(fc.array(fc.stringMatching(/^[a-z]{1,12}$/)), fc.integer({ min: 1, max: 7 }), (lines, cut) => {
         const received: string[] = []
@@ -104,7 +104,7 @@ describe('captured output', () => {
 })
 
 describe('the environment of a command', () => {
-  it('has the allowed variables and those of the turn, and no setting of Bellwether', () => {
+  it('the environment of a command has the allowed variables and those of the turn, and no setting of Bellwether', () => {
     const from = { PATH: '/bin', SECRET: 's', KEY: 'k', BELLWETHER__DATABASE__URL: 'postgres://' }
     expect(commandEnvironment(['KEY', 'ABSENT'], { FACT: 'f' }, 't', from)).toEqual({
       PATH: '/bin',

@@ -1,6 +1,6 @@
 /**
  * The scratch folder of a turn: a short path outside the project with a home folder, a folder for temporary files, and room for sockets between the
- * worker and the turn's programs. It is removed when the turn ends; its name tells which worker made it, so that the next worker removes
+ * worker and the turn's programs. It is removed when the turn ends; its name contains the worker that made it, so that the next worker removes
  * what a killed one left.
  */
 import { execFileSync } from 'node:child_process'

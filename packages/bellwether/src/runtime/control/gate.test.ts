@@ -165,7 +165,7 @@ it('a file or folder that a turn moves into place, with old timestamps, is held'
 it.each([
   ['a folder above the task root', 'tasks/main', 'tasks', 'config/rules.json'],
   ['a folder that a link leads through', '.', 'shared', 'agents/coder.md'],
-])('to rename %s changes the files below it, also if these are old', (_what, root, renamed, file) => {
+])('renaming %s changes the files below it, also if these are old', (_what, root, renamed, file) => {
   const at = (name: string) => join(folder, name)
   for (const one of ['tasks/main/config', 'other/main/config', 'shared/agents', 'other/agents'])
     mkdirSync(at(one), { recursive: true })

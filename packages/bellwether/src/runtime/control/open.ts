@@ -98,7 +98,7 @@ export async function openControl(options: ControlOptions): Promise<Control> {
         return watchFolder(
           path,
           () => wake.now(),
-          (error) => log.info({ err: error, folder: path }, 'folder is polled'),
+          (error) => log.info({ err: error, folder: path }, 'cannot watch a folder; polling it instead'),
         )
       })
       onAbort(signal, () => watches.forEach((watch) => watch.close()))

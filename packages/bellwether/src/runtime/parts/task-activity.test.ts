@@ -39,7 +39,7 @@ function followedTask() {
   }
 }
 
-it('says once that a run was not accepted, whatever the moments of the looks', () => {
+it('says once that a run was not accepted, whenever it reads the board', () => {
   const steps = ['claim', 'start', 'reject', 'claim', 'start', 'reject'] as const
   for (let looks = 0; looks < 2 ** (steps.length - 1); looks += 1) {
     const task = followedTask()

@@ -22,7 +22,7 @@ export function readSettingFile(path: string, setting: string): string {
 /** Undefined if no file is set. Paths are relative to the working folder. */
 export function natsTls({ tls_ca: ca, tls_certificate: cert, tls_key: key }: Settings['nats']): NatsTls | undefined {
   if ((cert === undefined) !== (key === undefined))
-    throw new InvalidInput('"nats.tls_certificate" and "nats.tls_key" belong together', {
+    throw new InvalidInput('"nats.tls_certificate" and "nats.tls_key" must be set together', {
       code: 'invalid_settings',
       hint: 'set both, or remove both',
     })

@@ -6,7 +6,7 @@ const now = 1_800_000_000
 const in2050 = 2_524_608_000
 
 describe('the logical clock', () => {
-  it('[V6.7] equals server time while there are no samples', () => {
+  it('[V6.7] the logical clock equals server time while there are no samples', () => {
     expect(new LogicalClock().watermark(now)).toBe(now)
   })
 

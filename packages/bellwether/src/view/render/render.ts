@@ -273,9 +273,9 @@ export class EntryWriter {
       ['agent_missing', String((flags & flag.knownByAgent) === 0 && id !== undefined)],
     ]
     const shownValues = values.filter(([name, value]) => value !== undefined && this.#fields.has(name))
-    const made = Buffer.from(shownValues.map(([name, value]) => `,"${name}":${value}`).join(''))
-    this.#ends.set(key, made)
-    return (this.#lastEnd = made)
+    const tailBytes = Buffer.from(shownValues.map(([name, value]) => `,"${name}":${value}`).join(''))
+    this.#ends.set(key, tailBytes)
+    return (this.#lastEnd = tailBytes)
   }
 }
 

@@ -1,6 +1,6 @@
 /**
  * Maps the ids of reporting sensors to small numbers, which entries store. 0 means no sensor; a number keeps its id while an
- * entry carries it. The owner tells which numbers are in use; the pool asks only when all are taken.
+ * entry carries it. The owner reports which numbers are in use; the pool asks only when all are taken.
  */
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 

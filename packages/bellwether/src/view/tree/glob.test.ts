@@ -54,13 +54,13 @@ describe('a glob', () => {
     )
   })
 
-  it('is never slow, however many stars it has', () => {
+  it('a glob is never slow, however many stars it has', () => {
     expect(matches(`${'*a'.repeat(100)}b`, 'a'.repeat(255))).toBe(false)
     expect(matches(`${'**a'.repeat(100)}b`, 'a'.repeat(4_000))).toBe(false)
     expect(matches(`${'**/*a'.repeat(50)}b`, 'a/'.repeat(2_000))).toBe(false)
   })
 
-  it('is refused when it is empty, huge or holds a NUL', () => {
+  it('a glob is refused if it is empty, huge or contains a NUL', () => {
     for (const pattern of ['', 'a'.repeat(2_000), 'a\0']) expect(() => compileGlob(pattern)).toThrow(InvalidInput)
   })
 })

@@ -11,7 +11,7 @@ function parts(path: string): string[] {
 }
 
 describe('a path', () => {
-  it('[V6.1] begins with a slash at the root of its source and is taken apart into names', () => {
+  it('[V6.1] a path begins with a slash at the root of its source and is split into names', () => {
     expect(parts('/')).toEqual([])
     expect(parts('/a')).toEqual(['a'])
     expect(parts('/a b/ç/\u{1f600}.txt')).toEqual(['a b', 'ç', '\u{1f600}.txt'])
@@ -38,11 +38,11 @@ describe('a path', () => {
     ['the other half', '/\ude00'],
     ['an escape of a byte that needs none', '/\udc2f'],
   ]
-  it.each(refused)('[V6.1] is refused when it holds %s', (_, path) => {
+  it.each(refused)('[V6.1] a path is refused if it contains %s', (_, path) => {
     expect(() => parts(path)).toThrow(InvalidInput)
   })
 
-  it('[V6.1] is accepted up to its limits', () => {
+  it('[V6.1] a path is accepted up to its limits', () => {
     expect(parts(`/${'a'.repeat(nameBytesMax)}`)).toHaveLength(1)
     expect(parts(`/${'é'.repeat(127)}a`)).toHaveLength(1)
     expect(parts('/a'.repeat(depthMax))).toHaveLength(depthMax)

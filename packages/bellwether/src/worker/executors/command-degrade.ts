@@ -1,5 +1,5 @@
 /**
- * What degrade actions change in the run of a command. A program cannot be reshaped while it runs, so the actions of a run apply from
+ * What degrade actions change in the run of a command. A program cannot be changed while it runs, so the actions of a run apply from
  * its start. Pure.
  */
 import { defined } from '@bellwether/base'

@@ -15,10 +15,10 @@ import { spendingLimit } from '../budget-watch.js'
 import { formats, type FormatName, type ParsedOutput } from './formats.js'
 import { noProgress } from './repeats.js'
 
-export type StopReason = Later | 'budget' | 'guardian_lost' | typeof noProgress | Restart
+export type StopReason = ContinuedLater | 'budget' | 'guardian_lost' | typeof noProgress | Restart
 
 /** The turn continues later: on another worker, or in the next period of a spending limit. */
-type Later = 'canceled' | 'expired' | typeof spendingLimit
+type ContinuedLater = 'canceled' | 'expired' | typeof spendingLimit
 
 /** The program was to resume a session and has started a new one. */
 export const sessionLost = 'session_lost'
@@ -53,7 +53,7 @@ export interface CommandRunOptions {
   /** Keeps the program's input open, and gets it when the program runs. */
   readonly onInput?: ((input: RunInput) => void) | undefined
   readonly token: string
-  /** ModelPart of the names of the run's files: turn and epoch. */
+  /** Part of the names of the run's files: turn and epoch. */
   readonly name: string
   readonly format: FormatName
   readonly watch: Watch
@@ -157,7 +157,7 @@ export async function runCommand(options: CommandRunOptions): Promise<CommandRun
 
 const ownReasons = [noProgress, sessionLost, interrupted, spendingLimit] as const
 
-export const goesOnLater = ({ stopped }: CommandRun): boolean =>
+export const continuesLater = ({ stopped }: CommandRun): boolean =>
   stopped === 'canceled' || stopped === 'expired' || stopped === spendingLimit
 
 function reasonOf({ reason }: AbortSignal): StopReason {

@@ -15,7 +15,7 @@ function entriesOf(format: FormatName, lines: readonly (object | string)[]): (st
 }
 
 describe('the transcript of a coding agent', () => {
-  it('[T9.2] has the text, thoughts and tool calls of claude, and other lines as they are', () => {
+  it('[T9.2] the transcript of a coding agent has the text, thoughts and tool calls of claude, and other lines as they are', () => {
     const message = (type: string, ...content: object[]) => ({ type, message: { content } })
     expect(
       entriesOf('claude', [
@@ -37,7 +37,7 @@ describe('the transcript of a coding agent', () => {
     ])
   })
 
-  it('[T9.2] has the tool calls of gemini, and the pieces of a message as one text', () => {
+  it('[T9.2] the transcript of a coding agent has the tool calls of gemini, and the pieces of a message as one text', () => {
     const say = (content: string) => ({ type: 'message', role: 'assistant', content, delta: true })
     const entries: NewTranscriptEntry[] = []
     const transcript = commandTranscript('gemini', (entry) => void entries.push(entry))
@@ -63,7 +63,7 @@ describe('the transcript of a coding agent', () => {
     ])
   })
 
-  it('[T9.2] has the commands and messages of codex', () => {
+  it('[T9.2] the transcript of a coding agent has the commands and messages of codex', () => {
     const item = { id: 'i1', type: 'command_execution', command: 'make' }
     expect(
       entriesOf('codex', [
@@ -81,7 +81,7 @@ describe('the transcript of a coding agent', () => {
     ])
   })
 
-  it('[T9.2] has the tool calls of opencode with their results', () => {
+  it('[T9.2] the transcript of a coding agent has the tool calls of opencode with their results', () => {
     const state = { status: 'completed', input: { path: 'a' }, output: 'text' }
     expect(
       entriesOf('opencode', [

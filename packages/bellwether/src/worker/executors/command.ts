@@ -26,7 +26,7 @@ import { askingRecipe } from './approvals/presets.js'
 import type { Approvals, TurnSocket } from './approvals/socket.js'
 import { degradedRun, degradeVariable } from './command-degrade.js'
 import { reportOf } from './command-report.js'
-import { goesOnLater, interrupted, runCommand, sessionLost, type CommandRunOptions } from './command-run.js'
+import { continuesLater, interrupted, runCommand, sessionLost, type CommandRunOptions } from './command-run.js'
 import { runningStep, stepOf, type RanCommand, type StepFacts } from './command-step.js'
 import { commandTranscript } from './command-transcript.js'
 import { earlierResult, resultCard, type Delivered } from './stored-result.js'
@@ -81,7 +81,7 @@ export interface CommandExecutorOptions {
 
 export interface CommandExecutor {
   agent(spec: CommandSpec): AgentFunction
-  /** Renews the guardian's switch: a beat that was sent at `sentMs` confirmed the fence. */
+  /** Renews the guardian's timer: a beat that was sent at `sentMs` confirmed the fence. */
   renew(turn: Fence, sentMs: number): void
   /** Whether the guardian watches this turn: then it freezes the turn's processes while no beat confirms the fence. */
   guards(turn: Fence): boolean
@@ -202,7 +202,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
         }
         if (ran.run.stopped === spendingLimit) await context.record({ step: stepOf(ran, { error: spendingLimit }) })
         // The turn is not failed: its next worker runs it again, or ends it, as `on_takeover` says.
-        if (goesOnLater(ran.run)) throw new FenceLost(turn.agentTurnId)
+        if (continuesLater(ran.run)) throw new FenceLost(turn.agentTurnId)
         const limit = charged.limitOf(ran.run)
         if (limit !== undefined) await context.record({ step: stepOf(ran, { error: accountLimit }) })
         const report = reportOf(ran.run, command, wanted)

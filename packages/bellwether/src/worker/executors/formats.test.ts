@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { formats, lastObject, type FormatName } from './formats.js'
 
 describe('output formats', () => {
-  it('parse arbitrary output without throwing, and the usage stays a number', () => {
+  it('output formats parse arbitrary output without throwing, and the usage stays a number', () => {
     const lineLike = fc.oneof(
       fc.string(),
       fc.json(),
@@ -25,7 +25,7 @@ describe('output formats', () => {
     expect(Object.keys(formats)).toHaveLength(7)
   })
 
-  it('count a claude message once although it arrives in several events, and take the total from the result', () => {
+  it('output formats count a claude message once although it arrives in several events, and take the total from the result', () => {
     const parser = formats.claude()
     const message = (id: string, output: number) =>
       parser.line!(
@@ -48,7 +48,7 @@ describe('output formats', () => {
     expect(parser.output).toMatchObject({ text: 'done', usage: { total_tokens: 2 } })
   })
 
-  it('[H6.5] take a failure that a JSON object reports in any form, whatever text it has', () => {
+  it('[H6.5] output formats take a failure that a JSON object reports in any form, whatever text it has', () => {
     const failureOf = (object: object) => {
       const parser = formats.json()
       parser.end!(JSON.stringify({ text: 'partly', ...object }), 0)
@@ -77,7 +77,7 @@ describe('output formats', () => {
       expect([report, failureOf(report)]).toEqual([report, undefined])
   })
 
-  it('[H7.6] count the usage of JSON objects by kind, with the names that programs use', () => {
+  it('[H7.6] output formats count the usage of JSON objects by kind, with the names that programs use', () => {
     const usageOf = (object: object) => {
       const parser = formats.json()
       parser.end!(JSON.stringify({ text: 'x', ...object }), 0)
@@ -104,7 +104,7 @@ describe('output formats', () => {
     expect(usageOf({})).toBeUndefined()
   })
 
-  it('[H7.6] count what aider wrote to the cache and read from it apart from its input', () => {
+  it('[H7.6] output formats count what aider wrote to the cache and read from it apart from its input', () => {
     const parser = formats.aider()
     parser.line!('Tokens: 12k sent, 1.5k cache write, 8k cache hit, 900 received. Cost: $0.04 message, $0.10 session.')
     expect(parser.output.usage).toEqual({
@@ -119,7 +119,7 @@ describe('output formats', () => {
     expect(parser.output.usage).toMatchObject({ input_tokens: 3_500, cache_read_tokens: 8_000, output_tokens: 1_000 })
   })
 
-  it('[H6.5] take an error of aider as its failure unless a message follows, because aider exits with 0', () => {
+  it('[H6.5] output formats take an error of aider as its failure unless a message follows, because aider exits with 0', () => {
     const error = 'litellm.InternalServerError: AnthropicException - overloaded'
     const read = (...lines: readonly string[]) => {
       const parser = formats.aider()
@@ -139,7 +139,7 @@ describe('output formats', () => {
     expect(recovered.text?.endsWith('{"files": ["a"]}')).toBe(true)
   })
 
-  it('[H7.6] read the events of gemini: the text after the last tool call, usage with thoughts, and a failure', () => {
+  it('[H7.6] output formats read the events of gemini: the text after the last tool call, usage with thoughts, and a failure', () => {
     const parser = formats.gemini()
     const say = (content: string) => ({ type: 'message', role: 'assistant', content, delta: true })
     const stats = { total_tokens: 1_100, input_tokens: 1_000, cached: 600, output_tokens: 70 }
@@ -169,13 +169,13 @@ describe('output formats', () => {
     expect(whole.output.text).toBe('Fine.')
   })
 
-  it('read invalid token counts as 0', () => {
+  it('output formats read invalid token counts as 0', () => {
     const parser = formats.codex()
     parser.line!('{"type":"turn.completed","usage":{"input_tokens":-5,"output_tokens":1e400}}')
     expect(parser.output.usage).toMatchObject({ input_tokens: 0, output_tokens: 0, total_tokens: 0 })
   })
 
-  it('find the JSON object at the end: the complete output, one line, or several lines', () => {
+  it('output formats find the JSON object at the end: the complete output, one line, or several lines', () => {
     expect(lastObject('{"a":\n1}')).toEqual({ a: 1 })
     expect(lastObject('words {not this}\n{"a":1}\n')).toEqual({ a: 1 })
     expect(lastObject('words\n{\n  "a": 1\n}')).toEqual({ a: 1 })

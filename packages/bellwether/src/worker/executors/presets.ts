@@ -42,7 +42,7 @@ export const presets = {
       '--no-gitignore',
       '--no-show-release-notes',
       '--no-detect-urls',
-      // Committing is up to the person or to the worktree's merge gate; by default aider also commits what the person has changed.
+      // A person commits, or the board before it merges the worktree; by default aider also commits what the person has changed.
       '--no-auto-commits',
       '--no-dirty-commits',
       '--message-file',
@@ -61,7 +61,7 @@ export const presets = {
 export type PresetName = keyof typeof presets
 export const presetNames = Object.keys(presets) as PresetName[]
 
-/** What each coding CLI needs of the home folder in a sandbox. */
+/** What each coding agent needs of the home folder in a sandbox. */
 export const cliHomes: Readonly<Record<PresetName | 'none', CliHome>> = {
   claude: {
     read: ['settings.json', 'CLAUDE.md', 'agents', 'commands', 'plugins', 'rules', 'skills'].map(

@@ -1,7 +1,7 @@
 /**
  * Messages to the turn of a program. A program that keeps its input open reads them while it runs; any other one gets them with its next run
- * in the same session, and is interrupted for an urgent one. If a program prints nothing at first, something between reads its input to the
- * end: the input is closed, and the program gets messages with its next run. A message that a lost worker had taken, and that the session may not contain,
+ * in the same session, and is interrupted for an urgent one. If a program prints nothing at first, a wrapper may be reading its input to
+ * the end: the input is closed, and the program gets messages with its next run. A message that a lost worker had taken, and that the session may not contain,
  * is handed to the next run again, under the same id.
  */
 import { aborted, type Clock, type Log } from '@bellwether/base'

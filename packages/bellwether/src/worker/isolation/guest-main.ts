@@ -96,7 +96,9 @@ async function load({ module, name, takesInstruction }: GuestRun): Promise<Agent
   }
   const found = functionIn(exported, name)
   if (found === undefined)
-    return invalid(`Cannot run agent "${name}": the default export of ${module} is neither a function nor has one`)
+    return invalid(
+      `Cannot run agent "${name}": the default export of ${module} must be a function, or an object with one`,
+    )
   return takesInstruction ? agentFunction(found as Agent) : fileFunction(found as FileAgent)
 }
 

@@ -49,10 +49,10 @@ export function replayModel(trail: Trail, cards: readonly Card[]): Replayed {
   }
   const wanted = wantedFields(trail.context.map(asCard))
   const toolbox = recordedToolbox(cards)
-  const whole = readTranscript({ output: cards, memory: [] })
+  const fullTranscript = readTranscript({ output: cards, memory: [] })
   const bounds = {
-    maxSteps: turn.error === 'max_steps' ? whole.last : Infinity,
-    maxRepeats: turn.error === noProgress ? repeatsOf(whole.exchanges) : Infinity,
+    maxSteps: turn.error === 'max_steps' ? fullTranscript.last : Infinity,
+    maxRepeats: turn.error === noProgress ? repeatsOf(fullTranscript.exchanges) : Infinity,
   }
   let at = pointsOf('model', cards)[0].end
   for (;;) {
@@ -180,7 +180,7 @@ function replayAnswer(
   } as ModelResponse
   const feedback = feedbackOf(answer, transcript, ...asksIn(note, wanted))
   const { estimated, counted, exceeded } = note
-  const made = stepCard(
+  const replayedCard = stepCard(
     fence,
     {
       step,
@@ -195,9 +195,9 @@ function replayAnswer(
     printable(answer.thought).trim(),
   )
   return differenceOf(step, 'the answer of the model', factsOf(card), {
-    type: made.type,
-    content: made.content,
-    metadata: made.metadata,
+    type: replayedCard.type,
+    content: replayedCard.content,
+    metadata: replayedCard.metadata,
   })
 }
 

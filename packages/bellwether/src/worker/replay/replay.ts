@@ -33,8 +33,8 @@ export function replay(trail: Trail): ReplayReport {
   const [start, ...points] = pointsOf(executor, cards)
   const recorded = trail.cards.find(({ card_id: id }) => id === trail.turn.deliverable_card_id)
   const run = replayedBy(executor, trail, cards, recorded?.content)
-  const made = run.difference === undefined ? deliverableOf(trail, run, recorded?.content) : undefined
-  const difference = run.difference ?? made?.difference ?? recordOf(trail, recorded)
+  const replayed = run.difference === undefined ? deliverableOf(trail, run, recorded?.content) : undefined
+  const difference = run.difference ?? replayed?.difference ?? recordOf(trail, recorded)
   const reached = difference === undefined || difference.step === null ? Infinity : difference.step
   return {
     agent_turn_id: trail.turn.agent_turn_id,
@@ -51,7 +51,7 @@ export function replay(trail: Trail): ReplayReport {
     difference: difference ?? null,
     deliverable: {
       recorded_sha256: recorded === undefined ? null : sha256(recorded.content),
-      replayed_sha256: made === undefined ? null : sha256(made.content),
+      replayed_sha256: replayed === undefined ? null : sha256(replayed.content),
     },
   }
 }
@@ -81,19 +81,19 @@ function deliverableOf(
   const { turn } = trail
   const { fallback, ...content } = objectOf(recorded)
   if (turn.outcome === 'success') {
-    const made = endings[0]?.deliver ?? recorded
-    return { content: made, difference: differenceOf(null, 'the deliverable', recorded, made) }
+    const replayed = endings[0]?.deliver ?? recorded
+    return { content: replayed, difference: differenceOf(null, 'the deliverable', recorded, replayed) }
   }
   // Something outside the worker ended the turn: a person, a watchdog, the turn's parent.
   const endedBy = objectOf(fallback)['ended_by']
   if (endedBy !== 'worker') {
-    const made = fallbackOf(trail, recorded, undefined)
-    return { content: made, difference: differenceOf(null, 'the deliverable', recorded, made) }
+    const replayed = fallbackOf(trail, recorded, undefined)
+    return { content: replayed, difference: differenceOf(null, 'the deliverable', recorded, replayed) }
   }
   const candidates = endingsOf(trail, endings, fallback).map(({ deliver }) => deliver)
   const delivered = candidates.find((one) => canonicalJson(one) === canonicalJson(content)) ?? candidates[0] ?? content
-  const made = fallbackOf(trail, recorded, delivered)
-  return { content: made, difference: differenceOf(null, 'the deliverable', recorded, made) }
+  const replayed = fallbackOf(trail, recorded, delivered)
+  return { content: replayed, difference: differenceOf(null, 'the deliverable', recorded, replayed) }
 }
 
 /** What the worker may have delivered after the kernel or the budget rejected the ending. */

@@ -95,18 +95,18 @@ function compiled(shape: Shape): ValidateFunction | undefined {
     cache.set(key, found)
     return found
   }
-  let made: ValidateFunction | undefined
+  let compiled: ValidateFunction | undefined
   try {
-    made = compile(shape)
+    compiled = compile(shape)
   } catch {
-    made = undefined // own schemas are checked on declaration; a foreign server checks for itself
+    compiled = undefined // own schemas are checked on declaration; a foreign server checks for itself
   }
-  cache.set(key, made)
+  cache.set(key, compiled)
   for (const oldest of cache.keys()) {
     if (cache.size <= compiledMax) break
     cache.delete(oldest)
   }
-  return made
+  return compiled
 }
 
 /** The library has 100 files: the first schema loads it, because most projects declare no tool. */

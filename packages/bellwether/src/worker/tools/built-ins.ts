@@ -169,10 +169,10 @@ function batchOf(
   }
   const tasks: NewTask[] = []
   for (const [position, one] of requested.entries()) {
-    const made = taskOf(one, toolName === builtInNames.delegate, around)
-    if (typeof made === 'string')
-      return refuse('invalid_task', requested.length === 1 ? made : `task ${position}: ${made}`)
-    tasks.push(made)
+    const checkedTask = taskOf(one, toolName === builtInNames.delegate, around)
+    if (typeof checkedTask === 'string')
+      return refuse('invalid_task', requested.length === 1 ? checkedTask : `task ${position}: ${checkedTask}`)
+    tasks.push(checkedTask)
   }
   const batch: NewBatch = {
     tasks,

@@ -165,17 +165,17 @@ function remote(
 /** Returns the same array until the server's list changes. */
 function hostedTools(server: McpServer, declared: McpDeclaration): ServerTools['tools'] {
   let listed: ReturnType<McpServer['tools']> | undefined
-  let made: ReturnType<ServerTools['tools']> = []
+  let serverTools: ReturnType<ServerTools['tools']> = []
   return () => {
     const now = server.tools()
     if (now !== listed) {
       listed = now
-      made = now.map(({ name: tool, description, parameters }) => ({
+      serverTools = now.map(({ name: tool, description, parameters }) => ({
         tool,
         hosted: hostedTool(server, declared, { tool, description, parameters }),
       }))
     }
-    return made
+    return serverTools
   }
 }
 

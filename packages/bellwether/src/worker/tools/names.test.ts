@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { matchesName, mcpName, ownName } from './names.js'
 
 describe('tool names', () => {
-  it('of MCP servers are server__tool if that is valid, and otherwise distinct by a hash', () => {
+  it('tool names of MCP servers are server__tool if that is valid, and otherwise distinct by a hash', () => {
     expect(mcpName('github', 'create_issue')).toBe('github__create_issue')
     const pairs = [
       ['GitHub', 'create'],

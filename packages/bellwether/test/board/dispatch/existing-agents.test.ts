@@ -59,7 +59,7 @@ it('[H5.1] the hint of the reference chooses the first agent if it is an agent o
   expect((await dispatch(dispatcher, 'T-2', never)).spawn?.agent).toBe('coder')
 })
 
-it('[H6.6] init writes a recovery chain of agents that exist; the default chain stays that of the seed', async () => {
+it('[H6.6] init writes a recovery chain of agents that exist; the default chain stays that of the reference', async () => {
   const root = await mkdtemp(join(tmpdir(), 'init-'))
   onTestFinished(() => rm(root, { recursive: true, force: true }))
   const { created: files } = initFolder(root)

@@ -78,7 +78,7 @@ async function judged(
 }
 
 describe('a result that a check rejects', () => {
-  it('is stored with the check, its exit code and the end of its output, and the next run gets them', async () => {
+  it('a result that a check rejects is stored with the check, its exit code and the end of its output, and the next run gets them', async () => {
     const world = makeWorld()
     await put(world, created('T-1', { verify: ['npm test'] }))
     const lines = Array.from({ length: 500 }, (_, at) => `line ${at}`)
@@ -152,7 +152,7 @@ describe('a result that a check rejects', () => {
     expect(JSON.stringify(world.alerts)).not.toContain('hunter2')
   })
 
-  it('of an agent that exits names its exit, and an alert says it in words', async () => {
+  it('the reason of an agent that exits names its exit code, and an alert says it in words', async () => {
     const world = makeWorld()
     world.policies = {
       ...world.policies,
@@ -176,7 +176,7 @@ describe('a result that a check rejects', () => {
 })
 
 describe('the changes of a result that a check rejects', () => {
-  it('are a diff against the commit at which the run started, even if the agent commits', async () => {
+  it('the changes of a result that a check rejects are a diff against the commit at which the run started, even if the agent commits', async () => {
     const folder = repository({ 'a.txt': 'one\ntwo\n', 'gone.txt': 'x\n', 'same.txt': 's\n' })
     const commit = git(folder, 'rev-parse', 'HEAD').toString().trim()
     const view = await judged(
@@ -212,7 +212,7 @@ describe('the changes of a result that a check rejects', () => {
     )
   })
 
-  it('include those of the rejected run before it that are still there', async () => {
+  it('the changes of a result that a check rejects include those of the rejected run before it that are still there', async () => {
     const folder = repository({ 'a.txt': 'a\n', 'b.txt': 'b\n' })
     const work = () => {
       writeFileSync(join(folder, 'a.txt'), 'changed\n')
@@ -226,7 +226,7 @@ describe('the changes of a result that a check rejects', () => {
     })
   })
 
-  it('do not show the content of a file that is neither claimed nor in the commit', async () => {
+  it('the changes of a result that a check rejects do not show the content of a file that is neither claimed nor in the commit', async () => {
     const folder = repository({ 'a.txt': 'a\n' })
     const view = await judged(folder, () => writeFileSync(join(folder, '.env'), 'KEY=hunter2\n'), {
       seen: ['.env'],
@@ -236,7 +236,7 @@ describe('the changes of a result that a check rejects', () => {
     expect(JSON.stringify(view)).not.toContain('hunter2')
   })
 
-  it('are bounded, and say that they were cut', async () => {
+  it('the changes of a result that a check rejects are bounded, and say that they were cut', async () => {
     const folder = repository({ 'a.txt': 'a\n' })
     const names = Array.from({ length: 80 }, (_, at) => `f${at}.txt`)
     const view = await judged(
@@ -249,7 +249,7 @@ describe('the changes of a result that a check rejects', () => {
     expect(view.changes!.diff!.length).toBeLessThanOrEqual(16_100)
   })
 
-  it('are a list with the reason if the folder is not a repository', async () => {
+  it('the changes of a result that a check rejects are a list with the reason if the folder is not a repository', async () => {
     const folder = plainFolder({})
     const view = await judged(folder, () => writeFileSync(join(folder, 'a.txt'), 'a'), { files: ['a.txt'] })
     expect(view.changes).toMatchObject({
@@ -260,7 +260,7 @@ describe('the changes of a result that a check rejects', () => {
     })
   })
 
-  it('are read without running a program that the repository names', async () => {
+  it('the changes of a result that a check rejects are read without running a program that the repository names', async () => {
     const folder = repository({ 'a.txt': 'a\n', '.gitattributes': '* filter=evil diff=evil\n' })
     const [script, ran] = [join(folder, '.git', 'evil'), join(folder, '.git', 'ran')]
     writeFileSync(script, `#!/bin/sh\necho "$@" >> '${ran}'\ncat\n`)

@@ -70,7 +70,7 @@ describe.skipIf(findSandbox().kind === undefined)('the command of a check', () =
     ['read the admin key', () => `grep SECRET ${data}/admin-key`],
     ['change its own policy', () => 'echo x > config/acceptance-policy.json'],
     ['signal other processes', () => `kill -0 ${process.pid}`],
-  ])('cannot %s, unless it has sandbox: none', async (_, command) => {
+  ])('the command of a check cannot %s, unless it has sandbox: none', async (_, command) => {
     expect(await check(command())).toMatchObject({ exitCode: expect.not.closeTo(0) as number, isSandboxed: true })
     expect(await check(command(), { sandbox: 'none' })).toMatchObject({ exitCode: 0, isSandboxed: false })
   })

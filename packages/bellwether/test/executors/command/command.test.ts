@@ -213,7 +213,7 @@ describe('no process of a command survives', () => {
     (setsid sh -c 'sleep 1000 & setsid sleep 1000 &' &)
     while :; do sleep 1000; done`
 
-  it('[H7.5] its time budget, even if it ignores SIGTERM, forks, and leaves its group and session', async () => {
+  it('[H7.5] no process of a command survives its time budget, even if it ignores SIGTERM, forks, and leaves its group and session', async () => {
     const { turn } = await begunBeforeBudget(hard, (begun) => carriers(begun).length >= 6 || undefined)
     const done = await b.ended(turn)
     expect(done).toMatchObject({ outcome: 'failed', error: 'budget_exceeded', taskEvents: 1 })
@@ -221,7 +221,7 @@ describe('no process of a command survives', () => {
     expect(carriers(turn)).toEqual([])
   })
 
-  it('even if every process lives too briefly for a scan', async () => {
+  it('no process of a command survives even if every process lives too briefly for a scan', async () => {
     const command = "perl -e 'while (1) { exit if fork }' & sleep 1000"
     const { turn, seen: group } = await begunBeforeBudget(command, (begun) => carriers(begun)[0]?.group)
     onTestFinished(() => void (isAlive(-group) && process.kill(-group, 'SIGKILL')))
@@ -230,7 +230,7 @@ describe('no process of a command survives', () => {
     await until('nobody is left in its group', async () => !isAlive(-group) || undefined)
   })
 
-  it('even if a child with an empty environment and its own session ignores SIGTERM', async () => {
+  it('no process of a command survives even if a child with an empty environment and its own session ignores SIGTERM', async () => {
     const mark = `1000.${process.pid}`
     const sleeping = () => readProcesses().filter((one) => commandLine(one.pid).includes(mark))
     const command = `env -i setsid sh -c 'trap "" TERM; sleep ${mark}; sleep ${mark}' & wait`
@@ -239,7 +239,7 @@ describe('no process of a command survives', () => {
     expect(sleeping()).toEqual([])
   })
 
-  it('[T1.2] a stop of its turn', async () => {
+  it('[T1.2] no process of a command survives a stop of its turn', async () => {
     const turn = await b.begin({ command: hard })
     await alive(turn, 6)
     await b.t.kernel.stop({ projectId: 'p', agentTurnId: turn, reason: 'enough' })
@@ -250,7 +250,7 @@ describe('no process of a command survives', () => {
     expect(await b.ended(turn)).toMatchObject({ outcome: 'canceled', taskEvents: 1, steps: [{ status: 'running' }] })
   })
 
-  it('[T1.2] the loss of its fence, and nothing more is written', async () => {
+  it('[T1.2] no process of a command survives the loss of its fence, and nothing more is written', async () => {
     const turn = await b.begin({ command: 'while :; do echo x >> written; done', cwd: 'work' })
     const file = join(b.folder, 'work', 'written')
     await until('it writes', async () => existsSync(file) || undefined)
@@ -267,13 +267,13 @@ describe('no process of a command survives', () => {
     expect(await readFile(file, 'utf8')).toBe(written)
   })
 
-  it('a successful exit that leaves children behind', async () => {
+  it('no process of a command survives a successful exit that leaves children behind', async () => {
     const done = await b.run({ command: 'setsid sleep 1000 & sleep 1000 & echo done' })
     expect(done).toMatchObject({ outcome: 'success', text: 'done' })
     expect(carriers(done.agent_turn_id!)).toEqual([])
   })
 
-  it('[H7.5] its token budget, and its output so far is delivered', async () => {
+  it('[H7.5] no process of a command survives its token budget, and its output so far is delivered', async () => {
     const line = (id: number) =>
       JSON.stringify({ type: 'assistant', message: { id: `m${id}`, usage: { input_tokens: 400, output_tokens: 100 } } })
     const command = `echo '${line(1)}'; echo '${line(2)}'; echo '${line(3)}'; sleep 1000`
@@ -286,7 +286,7 @@ describe('no process of a command survives', () => {
     expect(carriers(done.agent_turn_id!)).toEqual([])
   })
 
-  it("the turn's budget, if that is smaller", async () => {
+  it("no process of a command survives the turn's budget, if that is smaller", async () => {
     const budget = { wallMs: 300 }
     const done = await b.run({ command: 'sleep 1000', budget: { max_wall_seconds: 900 } }, { budget })
     expect(done).toMatchObject({ outcome: 'failed', error: 'budget_exceeded' })

@@ -223,7 +223,7 @@ describe('a turn whose worker does not beat', () => {
     return b.ended(turn)
   }
 
-  it('is frozen with all its processes, does not fail, and continues with the next beat', async () => {
+  it('a turn whose worker does not beat is frozen with all its processes, does not fail, and continues with the next beat', async () => {
     const turn = await b.begin({ command: ticking, cwd: 'work', budget: { max_wall_seconds: 60 } })
     await frozen(turn)
     const ticks = readFileSync(join(b.folder, 'ticks'), 'utf8')

@@ -83,7 +83,7 @@ it.runIf(thorough && !isReal)('the tests that fit run with the program that BELL
 })
 
 describe.each(presets)('the session of %s', (preset) => {
-  it('is resumed by the next turn of the same session, with the new request only', async () => {
+  it('the session of a coding agent is resumed by the next turn of the same session, with the new request only', async () => {
     const { spec, agentId } = await agentOf(preset, { instructions: 'Be very brief.' })
     const sessionId = `talk-${preset}`
     const first = await b.begin(spec, { agentId, sessionId, instruction: 'Remember the word heron. Answer OK.' })
@@ -95,7 +95,7 @@ describe.each(presets)('the session of %s', (preset) => {
     expect(isReal ? [request] : promptsOf(preset, join(b.folder, spec.cwd!))).toContain(request)
   })
 
-  it('is replaced by one new session, with the complete prompt, if it does not exist any more', async () => {
+  it('the session of a coding agent is replaced by one new session, with the complete prompt, if it does not exist any more', async () => {
     const { spec, agentId, folder } = await agentOf(preset, { instructions: 'Be very brief.' })
     const sessionId = `lost-${preset}`
     await b.ended(await b.begin(spec, { agentId, sessionId, instruction: 'Answer OK.' }))
@@ -113,7 +113,7 @@ describe.each(presets)('the session of %s', (preset) => {
 })
 
 describe.runIf(!isReal)('a program whose sessions are counted', () => {
-  it('is tried once: a program that ends at once is started a second time, not a third', async () => {
+  it('the resume of a session is tried once: a program that ends at once is started a second time, not a third', async () => {
     const { spec, agentId, folder } = await agentOf('codex')
     await b.ended(await b.begin(spec, { agentId, sessionId: 'twice' }))
     const bin = join(folder, 'bin')
@@ -126,7 +126,7 @@ describe.runIf(!isReal)('a program whose sessions are counted', () => {
     expect(done.steps.map(({ status }) => status)).toEqual(['failed', 'failed'])
   })
 
-  it('is not used with "resume: never", in another folder, or by another program', async () => {
+  it('a session is not used with "resume: never", in another folder, or by another program', async () => {
     const { spec, agentId } = await agentOf('claude')
     const sessionId = 'apart'
     await b.ended(await b.begin(spec, { agentId, sessionId }))
@@ -142,7 +142,7 @@ describe.runIf(!isReal)('a program whose sessions are counted', () => {
     }
   })
 
-  it('gets what failed from the board instead of the task', async () => {
+  it('a program that resumes its session gets what failed from the board instead of the task', async () => {
     const { spec, agentId, folder } = await agentOf('claude', { instructions: 'Be brief.' })
     const sessionId = 'task-T-1'
     const resume = { agentId, sessionId, payload: { resume_prompt: 'The check failed: 1 of 3 tests.' } }

@@ -286,7 +286,7 @@ git log --oneline | wc -l; ln -s ${base}/outside/target ${gitDir}/COMMIT_EDITMSG
   })
 
   it.runIf(isFull)(
-    `a sandbox shows the login and settings of the coding CLI, and keeps its sessions for the next turn (${kind})`,
+    `a sandbox shows the login and settings of the coding agent, and keeps its sessions for the next turn (${kind})`,
     async () => {
       mkdirSync(join(base, 'home/.claude/projects/other'), { recursive: true })
       mkdirSync(join(base, 'home/bin'), { recursive: true })

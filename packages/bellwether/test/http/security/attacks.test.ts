@@ -28,7 +28,7 @@ describe('a browser', () => {
   const link = async () => String((await server.post('/logins', {}, { key: server.keys.operator })).body['path'])
   const enter = async (path: string, headers?: Record<string, string>) => (await openLink(server, path, headers)).cookie
 
-  it('of concurrent requests with one sign-in link one gets a session', async () => {
+  it('one of several concurrent requests with the same sign-in link gets a session', async () => {
     const path = await link()
     const cookies = await Promise.all(Array.from({ length: 20 }, () => enter(path)))
     expect(cookies.filter((cookie) => cookie !== '')).toHaveLength(1)

@@ -45,7 +45,7 @@ const shells = [
 
 describe('a command over HTTP', () => {
   it.each(shells)(
-    'is rejected from an operator, limited or not, and never runs: $verify',
+    'a command over HTTP is rejected from an operator, limited or not, and never runs: $verify',
     async ({ verify: command }) => {
       for (const key of [await limited(), server.keys.operator, server.keys.admin]) {
         expect((await add({ verify: [command] }, key)).body).toMatchObject({ status: 403, code: 'forbidden' })
@@ -63,7 +63,7 @@ describe('a command over HTTP', () => {
     },
   )
 
-  it('is accepted from an unlimited admin if the setting allows it, and from no other key', async () => {
+  it('a command over HTTP is accepted from an unlimited admin if the setting allows it, and from no other key', async () => {
     adminCommands = true
     try {
       expect((await add({ verify: ['true'] }, server.keys.admin)).status).toBe(201)
@@ -74,7 +74,7 @@ describe('a command over HTTP', () => {
     }
   })
 
-  it('can be removed by an operator: an empty list runs nothing', async () => {
+  it('a command over HTTP can be removed by an operator: an empty list runs nothing', async () => {
     const { body } = await add({}, server.keys.operator)
     const change = await server.request('PATCH', `/board/tasks/${String(body['taskId'])}`, { verify: [] })
     expect(change.status).toBe(200)
@@ -82,7 +82,7 @@ describe('a command over HTTP', () => {
 })
 
 describe('a check', () => {
-  it('is selected by name, runs what the policy file says, and is in the audit log', async () => {
+  it('a check is selected by name, runs what the policy file says, and is in the audit log', async () => {
     const key = await limited()
     const listed = await server.get('/board/checks', { key })
     expect(listed.body['checks']).toEqual([
@@ -102,7 +102,7 @@ describe('a check', () => {
     ])
   })
 
-  it('must be defined: another name is rejected with the names that exist', async () => {
+  it('a check must be defined: another name is rejected with the names that exist', async () => {
     const { body } = await add({ checks: ['listed; rm -rf .'] }, server.keys.operator)
     expect(body).toMatchObject({ status: 400, code: 'unknown_check' })
     expect(body['hint']).toContain('listed, broken')

@@ -72,7 +72,7 @@ describe('TLS', () => {
   })
   afterAll(() => server?.close())
 
-  it('is spoken with the certificate of the settings, and browsers stay with it', async () => {
+  it('TLS is spoken with the certificate of the settings, and browsers stay with it', async () => {
     const { status, headers } = await send(`${url}/healthz`, { ca })
     expect([status, headers['strict-transport-security']]).toEqual([200, 'max-age=31536000'])
     expect((await send(`${url}/api/v1/me`, { ca, headers: { 'x-api-key': server.keys.reader } })).status).toBe(200)
@@ -87,7 +87,7 @@ describe('TLS', () => {
 
   it('needs both files, and names one that it cannot read', () => {
     const only = settings({ BELLWETHER__SERVER__TLS_KEY: 'key.pem' })
-    expect(() => networkOf(only, folder, '127.0.0.1')).toThrow('belong together')
+    expect(() => networkOf(only, folder, '127.0.0.1')).toThrow('must be set together')
     const missing = settings({
       BELLWETHER__SERVER__TLS_KEY: 'key.pem',
       BELLWETHER__SERVER__TLS_CERTIFICATE: 'none.pem',
@@ -116,7 +116,7 @@ describe('a proxy', () => {
     }
   })
 
-  it('must be an address or a network', () => {
+  it('a trusted proxy must be an address or a network', () => {
     for (const wrong of ['proxy.example', '10.0.0.0/33', '10.0.0.0/8/9'])
       expect(() => networkOf(settings({ BELLWETHER__SERVER__TRUSTED_PROXIES: wrong }), folder, '::1')).toThrow(wrong)
   })
@@ -140,11 +140,11 @@ describe('a host name', () => {
     ['127.0.0.1.evil.example', false],
     ['localhost.evil.example:7717', false],
     ['', false],
-  ])('of a request without a key must be known: %j', (host, isKnown) => {
+  ])('a host name of a request without a key must be known: %j', (host, isKnown) => {
     expect(isKnownHost(host, ['bells.example'])).toBe(isKnown)
   })
 
-  it('of another site gets no page, no sign-in and no metrics, but a key works under every name', async () => {
+  it('a host name of another site gets no page, no sign-in and no metrics, but a key works under every name', async () => {
     const evil = { host: 'evil.example' }
     for (const path of ['/', '/metrics', '/openapi.json', '/api/v1/me', '/healthz'])
       expect([path, (await send(`${server.url}${path}`, { headers: evil })).status]).toEqual([path, 421])
@@ -154,7 +154,7 @@ describe('a host name', () => {
     expect((await send(`${server.url}/`, { headers: { host: 'bells.example' } })).status).toBe(200)
   })
 
-  it('is checked on a loopback address by default, and on another only if names are set', () => {
+  it('a host name is checked on a loopback address by default, and on another only if names are set', () => {
     expect(networkOf(settings({}), folder, '127.0.0.1').hosts).toEqual([])
     expect(networkOf(settings({}), folder, '0.0.0.0').hosts).toBeUndefined()
   })

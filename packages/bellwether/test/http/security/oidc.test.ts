@@ -288,7 +288,7 @@ describe('with a provider that lies', () => {
 })
 
 describe('the provider', () => {
-  it('is offered by name, and only if it is configured', async () => {
+  it('the provider is offered by name, and only if it is configured', async () => {
     expect((await server.get('/login/provider', { key: null })).body).toEqual({ provider: { name: 'Example', origin } })
     await withServer({}, async (other) => {
       expect((await other.get('/login/provider', { key: null })).body).toEqual({ provider: null })
@@ -297,7 +297,7 @@ describe('the provider', () => {
     })
   })
 
-  it('that does not answer costs no start of the server, and gives a clear error with other ways to sign in', async () => {
+  it('a provider that does not answer does not prevent the start of the server, and the error names other ways to sign in', async () => {
     await withServer(
       { signIn: signInWith('http://127.0.0.1:1'), rates: { signIns: { perSecond: 0.001, burst: 2 } } },
       async (other) => {
@@ -312,7 +312,7 @@ describe('the provider', () => {
     )
   })
 
-  it('that stays silent is given up after the timeout, and asked again by the next sign-in', async () => {
+  it('a provider that stays silent is given up after the timeout, and asked again by the next sign-in', async () => {
     let [answered, answers] = [0, false]
     const silent = createServer((_request, response) => {
       if (!answers) return
@@ -355,7 +355,7 @@ describe('the provider', () => {
     [{ admins: 'a=b=c' }, '"oidc.admins" must have entries'],
     [{ client_secret_file: '/missing' }, 'exclude each other'],
     [{ client_secret: undefined, client_secret_file: '/missing' }, 'Cannot read /missing'],
-  ])('is refused at the start with invalid settings: %j', (more, message) => {
+  ])('the provider is refused at the start with invalid settings: %j', (more, message) => {
     expect(() => signInWith('https://login.example', more)).toThrow(message)
   })
 })

@@ -23,14 +23,14 @@ describe('a body', () => {
   it.each([
     ['POST', '/keys', { role: 'reader', name: 'x'.repeat(100_000) }],
     ['POST', `${p}/turns/none/stop`, { reason: 'x'.repeat(100_000) }],
-  ])('is limited by the route: %s %s', async (method, path, body) => {
+  ])('a body is limited by the route: %s %s', async (method, path, body) => {
     expect((await server.request(method, path, body)).body).toMatchObject({ status: 413, code: 'too_large' })
     const zipped = gzipSync(JSON.stringify(body))
     const unzipped = await server.request(method, path, zipped, { headers: { 'content-encoding': 'gzip' } })
     expect(unzipped.body).toMatchObject({ status: 413, code: 'too_large' })
   })
 
-  it('with the status of a sensor is bounded: the view stores no large one', async () => {
+  it('a body with the status of a sensor is bounded: the view stores no large one', async () => {
     const key = server.keys.sensor
     const { session_id: id } = (await server.post('/pipe/session', { task_id: 'a:1' }, { key })).body
     const agent_status = { units: [], padding: 'x'.repeat(200_000) }
@@ -40,7 +40,7 @@ describe('a body', () => {
     expect((await server.get(`/views/${view}/sessions`)).text.length).toBeLessThan(10_000)
   })
 
-  it('that is not finished counts: one key holds at most its share, other keys go on, and afterwards all is free', async () => {
+  it('a body that is not finished counts: one key holds at most its share, other keys go on, and afterwards all is free', async () => {
     const [slow, other] = [await server.key('operator'), await server.key('operator')]
     const path = `/api/v1${p}/agents/ann/turns`
     const unfinished = async (key: string): Promise<Socket> => {
@@ -67,7 +67,7 @@ describe('a body', () => {
 })
 
 describe('a stream', () => {
-  it('of one key leaves places for other keys, and frees its own', async () => {
+  it('a stream of one key leaves places for other keys, and frees its own', async () => {
     const key = await server.key('reader')
     const open = (as: string) => readEvents(`${server.url}/api/v1${p}/events`, { key: as })
     const readers = await Promise.all(Array.from({ length: 128 }, () => open(key)))
@@ -152,7 +152,7 @@ describe('rates', () => {
 })
 
 describe('what quotas remember', () => {
-  it('is forgotten after an attack: full buckets and free shares cost no memory', () => {
+  it('what quotas remember is forgotten after an attack: full buckets and free shares cost no memory', () => {
     const buckets = makeBuckets({ perSecond: 10, burst: 20 })
     for (let at = 0; at < 10_000; at += 1) buckets.take(`address ${at}`, 0)
     expect(buckets.size).toBe(10_000)
@@ -176,7 +176,7 @@ describe('what quotas remember', () => {
     ['fe80::1%eth0', 'fe80:0:0:0::/64'],
     ['::1', '0:0:0:0::/64'],
     ['', ''],
-  ])('is the same for all addresses of an IPv6 network: %s counts as %s', (address, client) => {
+  ])('what quotas remember is the same for all addresses of an IPv6 network: %s counts as %s', (address, client) => {
     expect(clientAt(address)).toBe(client)
   })
 

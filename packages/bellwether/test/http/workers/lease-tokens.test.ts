@@ -45,7 +45,7 @@ describe('a lease token', () => {
     )
   })
 
-  it('is needed: with the right epoch and a missing, empty or foreign token every request is refused and changes nothing', async () => {
+  it('a lease token is needed: with the right epoch and a missing, empty or foreign token every request is refused and changes nothing', async () => {
     const other = await claimed('other')
     const turn = await claimed('victim')
     const before = await counts()
@@ -66,7 +66,7 @@ describe('a lease token', () => {
     expect((await callWorkerApi(turn, 'deliver', { text: 'mine' })).body).toEqual({ status: 'already' })
   })
 
-  it('is new with each claim, random, and stored as a hash only', async () => {
+  it('a lease token is new with each claim, random, and stored as a hash only', async () => {
     const turns = [await claimed('one'), await claimed('two')]
     const tokens = turns.map((turn) => String(turn.lease_token))
     expect(new Set(tokens).size).toBe(2)
@@ -155,7 +155,7 @@ describe('forged requests', () => {
     return (await server.get(`/audit?actor=${String(key_id)}&limit=500`)).body['audit'] as Body[]
   }
 
-  it('are in the audit log: an unknown turn, a wrong token, a foreign project, a target that the key may not serve', async () => {
+  it('forged requests are in the audit log: an unknown turn, a wrong token, a foreign project, a target that the key may not serve', async () => {
     const turn = await claimed('watched')
     const path = `/turns/${turn.agent_turn_id}/beat`
     const body = { turn_epoch: turn.turn_epoch, lease_token: 'guess' }

@@ -37,7 +37,7 @@ describe('a worker’s key that is limited to targets', () => {
     expect(keys.find((one) => one['key_id'] === made.body['key_id'])).toMatchObject({ targets: [mine, also] })
   })
 
-  it('may not work on a turn of another target, even with its token, and may after its agent moved', async () => {
+  it('a worker’s key that is limited to targets may not work on a turn of another target, even with its token, and may after its agent moved', async () => {
     const [mine, foreign] = [fresh('mine'), fresh('foreign')]
     const key = await server.key('worker', { targets: [mine] })
     await addTurn(project, foreign)
@@ -74,7 +74,7 @@ describe('a worker’s key that is limited to targets', () => {
     expect((await server.post(own.result, done, { key: both })).body).toMatchObject({ status: 'reported' })
   })
 
-  it('is refused for other roles, and without targets', async () => {
+  it('a worker’s key that is limited to targets is refused for other roles, and without targets', async () => {
     for (const role of ['operator', 'admin', 'reader', 'answerer'])
       expect((await server.post('/keys', { role, targets: ['x'] })).body).toMatchObject({ code: 'targets_need_worker' })
     for (const targets of [[], [''], ['A B'], Array.from({ length: 101 }, (_, at) => `t${at}`)])
@@ -122,7 +122,7 @@ describe('a worker’s key that is limited to a project', () => {
     expect((await claim(target, server.keys.worker)).body.turns).toMatchObject([{ kind: 'resume', project_id: 'q' }])
   })
 
-  it('is woken for a turn of its project while a worker of another project waits before it', async () => {
+  it('a worker’s key that is limited to a project is woken for a turn of its project while a worker of another project waits before it', async () => {
     const target = fresh('waits')
     const ofQ = await server.key('worker', { project: 'q' })
     const ofP = await server.key('worker', { project })
@@ -137,7 +137,7 @@ describe('a worker’s key that is limited to a project', () => {
     expect((await other).body.turns).toMatchObject([{ agent_turn_id: late }])
   })
 
-  it('cannot claim if it is limited to a view', async () => {
+  it('a worker’s key that is limited to a project cannot claim if it is limited to a view', async () => {
     const key = await server.key('worker', { view: 'v' })
     expect((await claim(fresh('any'), key)).status).toBe(403)
   })
@@ -157,7 +157,7 @@ describe('an approval', () => {
   const decide = (approval: Body, key: string, body: object = { decision: 'allow' }) =>
     server.post(`${p}/approvals/${String(approval['approval_id'])}/decision`, body, { key })
 
-  it('is never decided by a worker’s key or by the key that claimed the turn, and no worker answers or starts the call', async () => {
+  it('an approval is never decided by a worker’s key or by the key that claimed the turn, and no worker answers or starts the call', async () => {
     const approval = await ask(server.keys.worker)
     const call = `${p}/tool-calls/${String(approval['tool_call_id'])}`
     for (const key of [server.keys.worker, await server.key('worker', { project })])
@@ -175,7 +175,7 @@ describe('an approval', () => {
     })
   })
 
-  it('is decided once by a key of role answerer; a second decision gets 409 and changes nothing; the log names the key', async () => {
+  it('an approval is decided once by a key of role answerer; a second decision gets 409 and changes nothing; the log names the key', async () => {
     const approval = await ask(server.keys.worker)
     const key = await server.key('answerer', { project })
     const { key_id: id } = (await server.get('/me', { key })).body as unknown as { key_id: string }
@@ -210,7 +210,7 @@ describe('a question to a person', () => {
   const answer = (call: string, key: string) =>
     server.post(`${p}/tool-calls/${call}/result`, { status: 'success', result: 'yes' }, { key })
 
-  it('is never answered by a worker’s key, and a worker cannot start it', async () => {
+  it('a question to a person is never answered by a worker’s key, and a worker cannot start it', async () => {
     const call = await ask(server.keys.worker)
     for (const key of [server.keys.worker, await server.key('worker', { project })]) {
       expect((await answer(call, key)).body).toMatchObject({ status: 403, code: 'forbidden' })
@@ -220,13 +220,13 @@ describe('a question to a person', () => {
     expect((await answer(call, server.keys.operator)).body).toMatchObject({ status: 'reported' })
   })
 
-  it('is not answered by the key that claimed the turn, whatever its role', async () => {
+  it('a question to a person is not answered by the key that claimed the turn, whatever its role', async () => {
     const call = await ask(server.keys.admin)
     expect((await answer(call, server.keys.admin)).body).toMatchObject({ status: 403, code: 'own_question' })
     expect((await answer(call, await server.key('admin'))).body).toMatchObject({ status: 'reported' })
   })
 
-  it('is answered by a key of role answerer, which reads questions and answers no tool', async () => {
+  it('a question to a person is answered by a key of role answerer, which reads questions and answers no tool', async () => {
     const call = await ask(server.keys.worker)
     const key = await server.key('answerer', { project })
     const { questions } = (await server.get(`${p}/questions`, { key })).body as unknown as { questions: Body[] }

@@ -43,7 +43,7 @@ describe('the transcript of a turn', () => {
     expect((await all(turn))[0]).toMatchObject({ name: `${'n'.repeat(199)}\ufffd` })
   })
 
-  it('[T9.2] has its entries in order, with their times, and rings once per batch for its readers', async () => {
+  it('[T9.2] the transcript of a turn has its entries in order, with their times, and rings once per batch for its readers', async () => {
     await t.agents('order')
     const turn = await t.running('order')
     t.rings()

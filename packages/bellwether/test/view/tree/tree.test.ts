@@ -38,7 +38,7 @@ function sameAsModel(tree: Tree, model: Model): void {
 }
 
 describe('a tree', () => {
-  it('[V6.8] is consistent after every write and agrees with the reference model after any sequence of writes', () => {
+  it('[V6.8] a tree is consistent after every write and agrees with the reference model after any sequence of writes', () => {
     fc.assert(
       fc.property(operations, (steps) => {
         const { tree, model } = run(steps, (tree) => expect(treeProblems(tree)).toEqual([]))

@@ -7,7 +7,7 @@ import { oneLine, plural, shortId } from '../../model/text.js'
 import { duration, msOf } from '../../model/time.js'
 import { Status } from '../../parts/status.js'
 
-// A fork may have a thousand children; the first ones are listed, all are counted.
+// A fork-join may have a thousand children; the first ones are listed, all are counted.
 const shownMax = 60
 
 export function Lineage({ project, turn }: { readonly project: string; readonly turn: TurnDetail }) {

@@ -8,7 +8,7 @@ import { UntrustedText } from '../../parts/untrusted-text.js'
 
 interface BlockProps {
   readonly block: Block
-  /** A different one: another attempt wrote this block. */
+  /** A different one: another worker wrote this block. */
   readonly epochBefore: number
 }
 

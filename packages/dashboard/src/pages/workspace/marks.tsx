@@ -6,7 +6,7 @@ import { Chip } from '../../parts/status.js'
 export const markMeanings = {
   suspect: 'The file may be incomplete: it was being written when it was last reported. Read it again later.',
   blind: 'No sensor saw the last change happen: it was made on a host without a sensor.',
-  gone: 'The file was deleted on a host without a sensor; an audit found out.',
+  gone: 'The file was deleted on a host without a sensor; an audit found the deletion.',
   unreadable:
     'The sensor could not read this folder or some of its entries. What is shown below it may be out of date.',
   skipped: 'The last audit skipped this folder, because its mtime had not changed.',

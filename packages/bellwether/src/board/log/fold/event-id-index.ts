@@ -187,9 +187,9 @@ export class EventIdIndex {
 
 async function filled(file: LogFile, bytes: Buffer, from: number): Promise<boolean> {
   for (let at = 0; at < bytes.length;) {
-    const got = await file.read(bytes.subarray(at), from + at)
-    if (got === 0) return false
-    at += got
+    const bytesRead = await file.read(bytes.subarray(at), from + at)
+    if (bytesRead === 0) return false
+    at += bytesRead
   }
   return true
 }

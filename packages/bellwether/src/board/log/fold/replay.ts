@@ -85,10 +85,10 @@ export class Reader {
     this.report.torn = false
     while (at < size) {
       if (pending === this.#chunk.length) this.#chunk = Buffer.concat([this.#chunk], this.#chunk.length * 2)
-      const got = await log.read(this.#chunk.subarray(pending), at)
-      if (got === 0) break
-      at += got
-      const end = pending + got
+      const bytesRead = await log.read(this.#chunk.subarray(pending), at)
+      if (bytesRead === 0) break
+      at += bytesRead
+      const end = pending + bytesRead
       const chunk = this.#chunk
       let start = 0
       for (let stop = chunk.indexOf(newline, pending); stop >= 0 && stop < end; stop = chunk.indexOf(newline, start)) {

@@ -8,8 +8,8 @@ const newline = 0x0a
 export async function lineAt(file: Pick<LogFile, 'read'>, place: number): Promise<string> {
   for (let size = firstReadBytes; ; size *= 4) {
     const buffer = Buffer.alloc(size)
-    const got = await file.read(buffer, place)
-    const end = buffer.subarray(0, got).indexOf(newline)
-    if (end >= 0 || got < size) return buffer.toString('utf8', 0, end >= 0 ? end : got)
+    const bytesRead = await file.read(buffer, place)
+    const end = buffer.subarray(0, bytesRead).indexOf(newline)
+    if (end >= 0 || bytesRead < size) return buffer.toString('utf8', 0, end >= 0 ? end : bytesRead)
   }
 }

@@ -28,11 +28,11 @@ export async function* scanLines(
   let isTooLong = false
   let at = from
   while (at < to) {
-    const got = await file.read(chunk.subarray(0, Math.min(chunkBytes, to - at)), at)
-    if (got === 0) break
-    const bytes = Buffer.concat([open, chunk.subarray(0, got)])
+    const bytesRead = await file.read(chunk.subarray(0, Math.min(chunkBytes, to - at)), at)
+    if (bytesRead === 0) break
+    const bytes = Buffer.concat([open, chunk.subarray(0, bytesRead)])
     const place = at - open.length
-    at += got
+    at += bytesRead
     let start = 0
     for (;;) {
       const hit = isTooLong ? start : bytes.indexOf(text, start)

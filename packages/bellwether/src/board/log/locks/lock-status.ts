@@ -122,12 +122,13 @@ function isAlive(record: LockRecord, machine: Pick<Machine, 'process'>): boolean
 export function parseLock(text: string): LockRecord | undefined {
   const fields = parseJson(text)
   if (!isObject(fields)) return undefined
-  const made = instant(fields['createdAtTs'], fields['createdAt'])
+  const recordedTs = instant(fields['createdAtTs'], fields['createdAt'])
   // A lock without an expiry has the default TTL.
   const expiresAtTs =
-    instant(fields['expiresAtTs'], fields['expiresAt']) ?? (made === undefined ? undefined : made + lockTtlMs / 1_000)
+    instant(fields['expiresAtTs'], fields['expiresAt']) ??
+    (recordedTs === undefined ? undefined : recordedTs + lockTtlMs / 1_000)
   if (expiresAtTs === undefined) return undefined
-  const createdAtTs = made ?? expiresAtTs - lockTtlMs / 1_000
+  const createdAtTs = recordedTs ?? expiresAtTs - lockTtlMs / 1_000
   const number = (key: string) => {
     const value = fields[key]
     return typeof value === 'number' && Number.isFinite(value) ? { [key]: value } : {}

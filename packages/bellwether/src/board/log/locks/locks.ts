@@ -137,10 +137,10 @@ async function tryAcquire(
   const upMs = machine.uptimeMs()
   const record = makeRecord(token, upMs, options, ports)
   const draft = join(folder, `${ids.next()}.draft`)
-  const made = await explainDisk(path, () =>
+  const created = await explainDisk(path, () =>
     disk.createExclusive(path, draft, Buffer.from(`${JSON.stringify(record)}\n`)),
   )
-  if (made === 'taken') return 'another process acquired it first'
+  if (created === 'taken') return 'another process acquired it first'
   // Between listing and creating, another process may have used and freed this number.
   const others = generations(await disk.list(folder)).filter((one) => one.name !== name)
   if (others.some((other) => other.token >= token)) {

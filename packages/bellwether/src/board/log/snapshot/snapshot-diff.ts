@@ -119,10 +119,10 @@ async function* lines(file: LogFile): AsyncGenerator<string> {
   const chunk = Buffer.allocUnsafe(chunkBytes)
   let rest: Buffer = Buffer.alloc(0)
   for (let at = 0; ;) {
-    const got = await file.read(chunk, at)
-    if (got === 0) break
-    at += got
-    const text = rest.length === 0 ? chunk.subarray(0, got) : Buffer.concat([rest, chunk.subarray(0, got)])
+    const bytesRead = await file.read(chunk, at)
+    if (bytesRead === 0) break
+    at += bytesRead
+    const text = rest.length === 0 ? chunk.subarray(0, bytesRead) : Buffer.concat([rest, chunk.subarray(0, bytesRead)])
     let start = 0
     for (let stop = text.indexOf(0x0a); stop >= 0; stop = text.indexOf(0x0a, start)) {
       yield text.toString('utf8', start, stop)

@@ -147,10 +147,10 @@ export async function hashUpTo(file: LogFile, end: number): Promise<string | und
   const hash = createHash('sha256')
   const chunk = Buffer.allocUnsafe(2 ** 20)
   for (let at = 0; at < end;) {
-    const got = await file.read(chunk.subarray(0, Math.min(chunk.length, end - at)), at)
-    if (got === 0) return undefined
-    hash.update(chunk.subarray(0, got))
-    at += got
+    const bytesRead = await file.read(chunk.subarray(0, Math.min(chunk.length, end - at)), at)
+    if (bytesRead === 0) return undefined
+    hash.update(chunk.subarray(0, bytesRead))
+    at += bytesRead
   }
   return hash.digest('hex')
 }

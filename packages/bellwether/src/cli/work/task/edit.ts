@@ -88,8 +88,12 @@ export function addCommand(task: Command): void {
       const input = { ...(await fieldsOf(flags)), title, ...defined({ taskId: flags.id }) }
       const server = await boardServer(flags)
       if (server !== undefined) {
-        const made = await server.ask('POST /board/tasks', { body: input })
-        return printResult(flags, { taskId: made.taskId, status: made.status }, () => `added ${plain(made.taskId)}`)
+        const addedTask = await server.ask('POST /board/tasks', { body: input })
+        return printResult(
+          flags,
+          { taskId: addedTask.taskId, status: addedTask.status },
+          () => `added ${plain(addedTask.taskId)}`,
+        )
       }
       return onRoot(flags, 'create', async ({ operator, policies }) => {
         if (input.checks !== undefined) mustKnowChecks((await policies()).acceptance, input.checks)

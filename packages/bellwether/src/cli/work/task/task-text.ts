@@ -103,7 +103,7 @@ function failureText({ files, checks }: TaskFailure): string[] {
   ]
 }
 
-function changesText({ commit, files, moreFiles, diff, isCut, note }: TaskChanges, whole: boolean): string {
+function changesText({ commit, files, moreFiles, diff, isCut, note }: TaskChanges, isFull: boolean): string {
   const since = commit === null ? '' : ` since commit ${commit.slice(0, 12)}`
   const rows = files.map(
     ({ path, change, claimed }) =>
@@ -111,7 +111,7 @@ function changesText({ commit, files, moreFiles, diff, isCut, note }: TaskChange
   )
   const more = moreFiles === 0 ? [] : [`  … and ${moreFiles} more`]
   const lines = diff === null || diff === '' ? [] : indented(diff).split('\n')
-  const shown = whole ? lines : lines.slice(0, diffLinesMax)
+  const shown = isFull ? lines : lines.slice(0, diffLinesMax)
   const rest = lines.length - shown.length
   return [
     `Changed${since}:`,

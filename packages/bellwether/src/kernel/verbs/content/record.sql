@@ -32,7 +32,7 @@ begin
       where x.agent_turn_id || ' ' || x.turn_epoch = any (v_live) and x.cards is not null
     ), made as (
       insert into cards.cards (card_id, project_id, type, role, content, metadata, created_at)
-      -- Every card names its turn: a turn tells its own cards from those of earlier turns by it (T9.3).
+      -- Every card names its turn: a turn distinguishes its own cards from those of earlier turns by it (T9.3).
       select c.card_id, x.project_id, c.type, coalesce(c.role, 'assistant'), c.content,
         coalesce(c.metadata, '{}') || jsonb_build_object('agent_turn_id', x.agent_turn_id), v_now
       from items x cross join lateral json_to_recordset(x.cards) as c (card_id text, type text, role text,

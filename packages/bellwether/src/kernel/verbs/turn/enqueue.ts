@@ -156,7 +156,7 @@ function withPointers(payload: NewTurn['payload'], pointers: Pointers): object {
   for (const name in pointers)
     if (!isPlain || name in payload || pointers[name as keyof Pointers] !== undefined)
       return { ...payload, ...pointers }
-  // Hot path: most turns have none, and a copy is dearer than the check.
+  // Hot path: most turns have none, and a copy costs more than the check.
   return payload ?? {}
 }
 

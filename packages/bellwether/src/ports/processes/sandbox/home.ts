@@ -1,6 +1,6 @@
 /**
  * What a sandboxed program sees of the account's home folder: a new, empty one with the folders of programs, the login and settings of its coding
- * CLI, and nothing else. Sessions of the CLI lie in a folder per agent, so that a later turn can resume them.
+ * agent, and nothing else. Its sessions lie in a folder per agent, so that a later turn can resume them.
  */
 import {
   chmodSync,
@@ -23,9 +23,9 @@ import { covers, isWithin, readOnly, realOf, writable, type Mount } from './moun
 export interface CliHome {
   /** Settings: visible, read-only. */
   readonly read?: readonly string[]
-  /** Logins that the CLI renews: visible and writable. */
+  /** Logins that the program renews: visible and writable. */
   readonly write?: readonly string[]
-  /** Files that the CLI writes all the time: each turn has its own copy. */
+  /** Files that the program writes all the time: each turn has its own copy. */
   readonly copy?: readonly string[]
   /** Folders with sessions: one of its own per agent, kept between turns. */
   readonly sessions?: readonly string[]

@@ -29,7 +29,7 @@ export interface SandboxOptions {
   readonly fallback: 'workspace' | 'none'
   /** What happens to such agents if no sandbox can be had. */
   readonly missing: 'warn' | 'refuse'
-  /** The folder with the sessions of coding CLIs: one folder per agent. */
+  /** The folder with the sessions of coding agents: one folder per agent. */
   readonly sessions: string
   /** Folders of Bellwether that no program may see. */
   readonly hidden: readonly string[]

@@ -60,7 +60,7 @@ function loaded({ module, name, takesInstruction }: FunctionSource): AgentFuncti
     const found = functionIn(((await import(module)) as { readonly default?: unknown }).default, name)
     if (found === undefined)
       throw new InvalidInput(
-        `Cannot run agent "${name}": the default export of ${module} is neither a function nor has one`,
+        `Cannot run agent "${name}": the default export of ${module} must be a function, or an object with one`,
         { code: 'agent_module_invalid' },
       )
     return (takesInstruction ? agentFunction(found as Agent) : fileFunction(found as FileAgent))(context)

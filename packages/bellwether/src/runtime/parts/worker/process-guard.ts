@@ -24,7 +24,7 @@ export function openProcessGuard(clock: Clock, log: Log, settings: Settings): Pr
   return { guardian, installation, self, ttlMs, graceMs }
 }
 
-/** What the standby thread needs to renew the switches of the guardian. */
+/** What the standby thread needs to renew the timers of the guardian. */
 export const standbyGuard = ({ guardian, installation, self, ttlMs }: ProcessGuard) => ({
   channel: guardian.channel,
   ttlMs,
@@ -33,7 +33,7 @@ export const standbyGuard = ({ guardian, installation, self, ttlMs }: ProcessGua
 
 /**
  * The guardian must freeze a turn's processes before another worker or the PMO may take over the turn. A beat renews the
- * switch for 60 % of that time; the rest is for a guardian that must be replaced first, and for slow machines. SIGTERM may take up to 15 %.
+ * timer for 60 % of that time; the rest is for a guardian that must be replaced first, and for slow machines. SIGTERM may take up to 15 %.
  */
 function guardianTimes({ worker, pmo }: Pick<Settings, 'worker' | 'pmo'>): { ttlMs: number; graceMs: number } {
   const silenceMs = Math.min(worker.inbox_processing_timeout_seconds, pmo.active_reap_seconds) * 1_000

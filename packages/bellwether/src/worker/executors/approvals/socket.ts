@@ -52,7 +52,7 @@ const requestMaxBytes = 1_048_576
 // Each may hold a request in memory. A program asks for one call at a time.
 const connectionsMax = 32
 const secretBytes = 32
-// A person needs seconds; a look costs one read of a row.
+// A person needs seconds; a check costs one read of a row.
 const pollMs = 500
 const patience = {
   backoff: { mode: 'exponential', baseMs: 400, multiplier: 2, maxMs: 5_000, jitterPct: 0 },
@@ -128,7 +128,7 @@ export function openApprovals({ kernel, clock, log, random }: ApprovalsOptions):
           if (answer !== undefined && !socket.destroyed) socket.end(`${JSON.stringify(answer)}\n`)
         } catch (error) {
           if (gone.signal.aborted) return
-          log.error({ err: error, agent_turn_id: turn.agentTurnId }, 'approval not asked')
+          log.error({ err: error, agent_turn_id: turn.agentTurnId }, 'cannot store a request for approval')
           const reason = error instanceof InvalidInput ? error.message : 'the request could not be stored'
           socket.end(`${JSON.stringify(deny(`Denied: ${reason}.`))}\n`)
         } finally {

@@ -50,9 +50,9 @@ export function decide(situation: Situation): Next {
 /** The next person who was not asked yet, then the fallback, then the end. */
 function askNext(situation: Situation): Next {
   const { spec, asks } = situation
-  const asked = new Set(asks.map(nameOf))
+  const namesAsked = new Set(asks.map(nameOf))
   const room = roomSeconds(situation)
-  const to = peopleOf(spec).find((name) => !asked.has(name))
+  const to = peopleOf(spec).find((name) => !namesAsked.has(name))
   if (room < leastSeconds) return noAnswer(situation, 'The turn had no time left to ask anyone else.')
   if (to !== undefined) return { what: 'ask', to, seconds: Math.min(withinSeconds(spec), room) }
   const agent = fallbackAgent(spec)
@@ -98,15 +98,15 @@ function reportOf({ asks, spec, wanted }: Situation): string {
 
 function line(ask: Ask, spec: PersonSpec, wanted: readonly FieldSpec[]): string {
   const { answer } = ask
-  const asked = ask.at === undefined ? 'asked' : `asked at ${ask.at.toISOString()}`
+  const when = ask.at === undefined ? 'asked' : `asked at ${ask.at.toISOString()}`
   const reason = [answer?.error?.message, answer?.error?.code].find((one) => typeof one === 'string' && one !== '')
   const because = reason === undefined ? '' : `: ${reason.slice(0, reasonMaxChars)}`
   if (ask.toolName === fallbackTool) {
     const { status = answer?.status ?? 'no answer', error } = taskOf(ask)
     const agent = typeof ask.args['agent'] === 'string' ? ask.args['agent'] : (fallbackAgent(spec) ?? '')
-    return `agent ${agent}, ${asked} to answer in their place: ${status}${error === undefined ? because : `: ${error}`}`
+    return `agent ${agent}, ${when} to answer in their place: ${status}${error === undefined ? because : `: ${error}`}`
   }
-  const who = `${nameOf(ask)}, ${asked}`
+  const who = `${nameOf(ask)}, ${when}`
   if (answer === undefined || answer.status === 'timeout') {
     const seconds = ask.args['answer_within_seconds']
     return `${who}: no answer${typeof seconds === 'number' ? ` within ${Math.round(seconds)} s` : ''}`
