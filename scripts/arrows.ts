@@ -31,7 +31,7 @@ function* typescriptFiles(root: string, folder: string): Iterable<string> {
   for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
     const path = `${folder}/${entry.name}`
     if (entry.isDirectory() && !leftOut.test(path)) yield* typescriptFiles(root, path)
-    // JSX is beyond the cruiser: packages/dashboard/src/imports.test.ts looks after it.
+    // The cruiser cannot read JSX: packages/dashboard/src/imports.test.ts checks it.
     else if (entry.isFile() && /\.tsx?$/.test(entry.name) && !/^packages\/dashboard\/.*\.tsx$/.test(path)) yield path
   }
 }

@@ -17,7 +17,7 @@ import { installPeers, peerNames, peerVersions, runPeer, type PeerName } from '.
 
 export interface TurnsOptions {
   readonly onProgress: (line: string) => void
-  /** Fewer jobs, less history: for a look, not for a verdict. */
+  /** Fewer jobs, less history: a quick check, not a result. */
   readonly quick: boolean
 }
 

@@ -42,6 +42,8 @@ const bannedProse: readonly RegExp[] = [
   /(?<!['`])\b(?:no|some|any|every)body\b(?!['`])/gi, // name the actor; `nobody` in quotes is the Unix account
   /\b(?:deeds?|lifelines?)\b/gi, // changes, calls; the shutdown signal
   /\bas it must be\b/gi, // state what is invalid
+  /\bcoding CLIs?\b/gi, // coding agent: the glossary's word
+  /\bcall(?:s|ed|ing)? off\b/gi, // abort, cancel
   /(?<!\bthere )\b(?:is|are) no (?!longer\b|more\b)/gi, // "must be …", "is not a …"
 ]
 

@@ -201,6 +201,8 @@ const examples: Readonly<Record<string, Example>> = {
       'everybody looks again',
       'the deed is recorded',
       'the task is not as it must be',
+      'the login of the coding CLI',
+      'ends when it is called off',
     ],
     good: [
       'the warehouse',
@@ -211,6 +213,8 @@ const examples: Readonly<Record<string, Example>> = {
       'forever',
       `the account 'nobody'`,
       'in the meantime',
+      'a coding agent on the CLI',
+      'called offline',
     ],
     free: ['packages/bellwether/test/tidy.test.ts'],
   },

@@ -146,7 +146,7 @@ it.each([
 
 it('[H7.5] enforces the working time: a call is not waited for longer than the rest of it', async () => {
   const model = b.script(async (_request, _turn, signal) => {
-    await until('it is called off', async () => signal.aborted || undefined)
+    await until('it is aborted', async () => signal.aborted || undefined)
     return {}
   })
   const ended = await b.run({ model, budget: { max_wall_seconds: 0.3 } })
