@@ -134,7 +134,7 @@ export function httpPage(): string {
     '',
     generated,
     '',
-    'Every route with its roles, its request and its answers. Paths are below `/api/v1` unless no key is needed. [The HTTP API](../http.md)',
+    'Every route with its roles, its request and its responses. Paths are below `/api/v1` unless no key is needed. [The HTTP API](../http.md)',
     'explains keys, paging, waiting and idempotency, with examples. `GET /openapi.json` is the same description for programs.',
     '',
     '## Problems',

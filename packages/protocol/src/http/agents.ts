@@ -94,7 +94,7 @@ export const agentRoutes = {
   },
   'PUT /projects/:project/targets': {
     summary: 'Set the worker targets that agents and profiles of the project may have',
-    description: 'Answers 409 `targets_in_use` if an agent or profile of the project has another target.',
+    description: 'Responds with 409 `targets_in_use` if an agent or profile of the project has another target.',
     params: inProject,
     body: z.strictObject({
       worker_targets: z.array(token).max(targetsMax).nullable().describe('null: all targets; []: none'),

@@ -334,7 +334,7 @@ export const boardRoutes = {
   },
   'POST /board/tasks/:task/dispatch': {
     summary: 'Dispatch a task now and report the result',
-    description: `Answers 202 if the turn still runs after ${waitMaxSeconds} s: the autopilot, or the next dispatch, closes the run.`,
+    description: `Responds with 202 if the turn still runs after ${waitMaxSeconds} s: the autopilot, or the next dispatch, closes the run.`,
     params: oneTask,
     responses: { 200: report, 202: report },
   },

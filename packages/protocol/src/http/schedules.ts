@@ -138,7 +138,7 @@ export type ScheduleRow = Row<Omit<z.input<typeof schedule>, 'next_fires' | 'las
 }
 
 const oneSchedule = inProject.extend({ schedule: scheduleName })
-const inFile = 'Answers 409 `schedule_in_file` if a file defines the schedule.'
+const inFile = 'Responds with 409 `schedule_in_file` if a file defines the schedule.'
 
 export const scheduleRoutes = {
   'GET /projects/:project/schedules': {
@@ -149,7 +149,7 @@ export const scheduleRoutes = {
   },
   'POST /projects/:project/schedules': {
     summary: 'Add a schedule',
-    description: 'Answers 409 `schedule_exists` if there is one with this name.',
+    description: 'Responds with 409 `schedule_exists` if there is one with this name.',
     params: inProject,
     bodyBytesMax: bodyBytes.text,
     body: z.strictObject({ schedule: scheduleName, definition: scheduleInput }),

@@ -62,7 +62,7 @@ export const numberCursor = z
   .regex(/^\d{1,15}$/, 'must be a cursor from an earlier response')
   .transform(Number)
   .optional()
-  .describe('the cursor of an earlier answer')
+  .describe('the cursor of an earlier response')
 /** A flag in a query: `1`, `true`, `yes`, `on` or the bare name; or `0`, `false`, `no`, `off`. */
 export const flag = z
   .string()
@@ -142,7 +142,7 @@ export const fenced = {
     .string()
     .max(200)
     .optional()
-    .describe('the `lease_token` of the claim; without it the answer is 403 `lease_token_missing`'),
+    .describe('the `lease_token` of the claim; without it the response is 403 `lease_token_missing`'),
 }
 
 /** Of a key or a project: more than one has. Servers hold the keys in memory, and compare each new agent with the list of its project. */

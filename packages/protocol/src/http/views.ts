@@ -194,7 +194,7 @@ export const viewRoutes = {
   'GET /views/:view/tree': {
     summary: 'Read a directory and its entries',
     description:
-      'A view with several sources answers with `members`, one tree per source. `force-real-time` asks the sensors to scan the path; `wait` waits for that scan.',
+      'A view with several sources responds with `members`, one tree per source. `force-real-time` asks the sensors to scan the path; `wait` waits for that scan.',
     params: inView,
     query: choice.extend({
       path: path.default('/'),

@@ -135,7 +135,7 @@ const claimedTurn = fence.extend({
 export const workerRoutes = {
   'POST /workers/:target/claim': {
     summary: 'Claim turns of a worker target',
-    description: `Answers as soon as there are turns, or with none after \`wait_seconds\` (at most ${waitMaxSeconds}).`,
+    description: `Responds as soon as there are turns, or with none after \`wait_seconds\` (at most ${waitMaxSeconds}).`,
     params: z.object({ target: token }),
     body: z.strictObject({
       max: z.number().int().min(1).max(claimMax).default(1).describe('how many turns the worker can start now'),
@@ -204,7 +204,7 @@ export const workerRoutes = {
     summary: 'Reserve the most that a call may use, before it is made',
     description:
       '`exceeded`: the budget does not cover it, `exceeded_keys` names the limits, and nothing is reserved: reserve less, or deliver ' +
-      '`failed`. `unlimited`: the turn has no budget. Repeating an open reservation answers `already`.',
+      '`failed`. `unlimited`: the turn has no budget. Repeating an open reservation returns `already`.',
     params: oneTurn,
     body: z.strictObject({
       ...fenced,
@@ -216,7 +216,7 @@ export const workerRoutes = {
   },
   'POST /turns/:turn/commit': {
     summary: 'Charge what a reserved call has used, and release the rest of its reservation',
-    description: 'A reservation is settled once: repeating the request answers `already` and charges nothing.',
+    description: 'A reservation is settled once: repeating the request returns `already` and charges nothing.',
     params: oneTurn,
     body: z
       .strictObject({
@@ -236,7 +236,7 @@ export const workerRoutes = {
   },
   'POST /turns/:turn/release': {
     summary: 'Release the reservation of a call that was not made or cost nothing',
-    description: 'Repeating it, or releasing what was committed, answers `already` and changes nothing.',
+    description: 'Repeating it, or releasing what was committed, returns `already` and changes nothing.',
     params: oneTurn,
     body: z.strictObject({ ...fenced, ...reservation }),
     responses: { 200: z.object({ status: z.enum(['released', 'already', 'unlimited']), ...budgetState }) },
@@ -268,7 +268,7 @@ export const workerRoutes = {
   'POST /turns/:turn/deliver': {
     summary: 'End the turn with its deliverable',
     description:
-      'Repeating it with the same fence answers `already`. If required fields are missing, the response is 422 and the turn continues.',
+      'Repeating it with the same fence returns `already`. If required fields are missing, the response is 422 and the turn continues.',
     params: oneTurn,
     bodyBytesMax: bodyBytes.large,
     body: z
