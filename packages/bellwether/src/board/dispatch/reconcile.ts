@@ -4,7 +4,7 @@
  * after this process has observed it as unknown for the grace period. A turn past its deadline is stopped; its run is closed
  * even if the turn does not stop.
  */
-import { retryCall } from '../../ports/retry.js'
+import { defaultCallPolicy, retryCall, type CallPolicy } from '../../ports/retry.js'
 import { watchedMs, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
 import { abortOf, openRun, turnWaitOf } from '../tasks/task-fields.js'
 import type { TurnStatus } from '../ports.js'
@@ -38,13 +38,29 @@ export async function reconcileAll(
   return done
 }
 
-/** Reconciles the open run of one task now, without waiting for the next step. */
-export async function reconcileTask(dispatcher: Dispatcher, taskId: string): Promise<Reconciled> {
+/**
+ * Stops the turn of an aborted task now; the next step closes its run. Uses no policy, so that an invalid policy file does not keep the
+ * turn running.
+ */
+export async function stopAborted(dispatcher: Dispatcher, taskId: string): Promise<void> {
   const task = dispatcher.board.state.tasks.get(taskId)
   const run = task === undefined ? null : openRun(task)
-  return run === null
-    ? { result: 'already_closed' }
-    : reconcileSafely(dispatcher, await dispatcher.policies(), { taskId, runId: run.runId })
+  const why = task === undefined ? null : abortedBy(task)
+  if (run !== null && why !== null) await stopTurn(dispatcher, defaultCallPolicy, { taskId, runId: run.runId }, why)
+}
+
+function abortedBy(task: Task): string | null {
+  const abort = abortOf(task)
+  return abort === null ? null : `aborted by ${abort.by}`
+}
+
+async function stopTurn(dispatcher: Dispatcher, calls: CallPolicy, name: RunName, why: string): Promise<void> {
+  const call = { kind: 'command_routing', name: `stopping the turn of ${name.taskId}` } as const
+  try {
+    await retryCall(calls, call, () => dispatcher.spawner.stop(name.runId, why), dispatcher)
+  } catch (error) {
+    dispatcher.log.warn({ err: error, ...name }, 'cannot stop a turn')
+  }
 }
 
 /** A failure of one run does not affect the others. */
@@ -142,23 +158,11 @@ async function checkActive(
   dispatcher.seenSince.delete(`${name.runId}:unknown`)
   const activeMs = watchedMs(dispatcher, name.runId, 'active')
   const late = activeMs > deadlineSecOf(policies.recovery, run.agent) * 1_000
-  const abort = abortOf(task)
-  const why =
-    abort !== null
-      ? `aborted by ${abort.by}`
-      : task.status !== 'in_progress'
-        ? `the task is ${task.status}`
-        : late
-          ? 'its deadline has passed'
-          : null
+  const ended = task.status === 'in_progress' ? null : `the task is ${task.status}`
+  const why = abortedBy(task) ?? ended ?? (late ? 'its deadline has passed' : null)
   if (why === null) return { result: 'active' }
   const stoppingMs = watchedMs(dispatcher, name.runId, 'stopping')
-  try {
-    const call = { kind: 'command_routing', name: `stopping the turn of ${name.taskId}` } as const
-    await retryCall(policies.calls, call, () => dispatcher.spawner.stop(name.runId, why), dispatcher)
-  } catch (error) {
-    dispatcher.log.warn({ err: error, ...name }, 'cannot stop a turn')
-  }
+  await stopTurn(dispatcher, policies.calls, name, why)
   if (stoppingMs < stopGraceMs) return { result: 'active' }
   dispatcher.log.error({ ...name }, 'a turn does not stop; closing its run')
   return closeRun(dispatcher, policies, name, {

@@ -29,7 +29,7 @@ import { mergeQueued } from './merge.js'
 import { releaseWorktree } from './workspace.js'
 import { mustKnowChecks } from '../policies/acceptance.js'
 import { policiesForReading } from '../policies/reading.js'
-import { reconcileTask } from './reconcile.js'
+import { stopAborted } from './reconcile.js'
 import { worktreeOf } from '../tasks/task-fields.js'
 import { taskView, type TaskView } from '../tasks/task-view.js'
 
@@ -104,7 +104,7 @@ export async function patchRequest(
     await retryTask({ ...ports, firstAgent: dispatcher.settings.firstAgent }, taskId, retry)
   } else await taskMoves[selected](ports, taskId, { ...input, ...defined({ comments }) })
   // The abort is recorded; this only stops the turn sooner.
-  if (selected === 'abort') await reconcileTask(dispatcher, taskId)
+  if (selected === 'abort') await stopAborted(dispatcher, taskId)
   if (selected === 'merge') await mergeQueued(dispatcher, await dispatcher.policies())
   const changed = dispatcher.board.state.tasks.get(taskId)
   if (changed !== undefined && worktreeOf(changed) !== null)

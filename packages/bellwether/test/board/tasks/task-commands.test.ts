@@ -1,4 +1,5 @@
 /** The commands of people and programs: rejected with a reason, or recorded with their actor. */
+import { InvalidInput } from '@bellwether/protocol'
 import { newTask } from '@bellwether/protocol/task-input'
 import { checked } from '../../../src/board/tasks/input.js'
 import { describe, expect, it } from 'vitest'
@@ -224,12 +225,13 @@ describe('the functions behind the routes', () => {
   })
 })
 
-it('an abort over HTTP stops the turn at once, and the next step closes the run', async () => {
+it('an abort over HTTP stops the turn at once, also while a policy file is invalid, and the next step closes the run', async () => {
   const world = makeWorld()
   const dispatcher = dispatcherOf(world)
   await createRequest(dispatcher, { title: 'one' }, 'ann')
   await autopilotStep(dispatcher, noCaches)
-  await patchRequest(dispatcher, 'T-1', { action: 'abort', reason: 'wrong' }, 'ann')
+  const invalid = { ...dispatcher, policies: () => Promise.reject(new InvalidInput('bad', { code: 'invalid_policy' })) }
+  await patchRequest(invalid, 'T-1', { action: 'abort', reason: 'wrong' }, 'ann')
   expect(world.kernel.calls).toContain('stop T-1: aborted by ann')
   await autopilotStep(dispatcher, noCaches)
   expect(await taskOf(world)).toMatchObject({ status: 'failed', reason: 'aborted by ann: wrong' })
