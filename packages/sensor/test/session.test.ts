@@ -146,8 +146,8 @@ describe('a sensor session', () => {
     pauses.length = 0
     server.endSession()
     await until('a second session', () => server.sessions === 2)
-    // The shortest pause after a failure is 5 s.
-    expect(pauses.filter((ms) => retryPausesMs.includes(ms))).toEqual([])
+    // The pause after a first failure. Audits have timers of the later ones' lengths.
+    expect(pauses).not.toContain(retryPausesMs[0])
     await until('a second snapshot and audit', () => server.snapshots === 2 && server.audits.length === 2)
     expect(server.audits[1]!.rows.some((row) => row.audit_skipped === true)).toBe(false)
   })

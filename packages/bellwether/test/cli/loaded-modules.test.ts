@@ -47,7 +47,7 @@ describe('the modules of a short command', () => {
     const { count, packages, rooms } = await loadedBy(folder, [word])
     expect(packages).toEqual(['commander'])
     expect(rooms).toEqual(['cli', 'client', 'settings'])
-    expect(count).toBeLessThan(30)
+    expect(count).toBeLessThan(36)
   })
 
   it.each([
@@ -66,7 +66,7 @@ describe('the modules of a short command', () => {
       // No server runs there: the command fails after it has loaded everything.
       const { count, packages } = await loadedBy(folder, [...words, '--server', 'http://127.0.0.1:9', '--key', 'k'], 1)
       expect(packages).toEqual(['commander', 'eventsource-parser'])
-      expect(count).toBeLessThan(65)
+      expect(count).toBeLessThan(70)
     },
   )
 
