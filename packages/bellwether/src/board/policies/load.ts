@@ -5,7 +5,7 @@
  */
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { isObject, type Clock, type JsonObject } from '@bellwether/base'
+import { hasCode, isObject, type Clock, type JsonObject } from '@bellwether/base'
 import { InvalidInput, plural } from '@bellwether/protocol'
 import { parse, type Shape } from '../../settings/shape.js'
 import { acceptanceFile, type AcceptancePolicy } from './acceptance-policy.js'
@@ -156,9 +156,15 @@ export function openPolicies(root: string, clock: Pick<Clock, 'wallMs'>): () => 
 
 /** What changes with each change of a policy file, and when the last change was. */
 async function marksOf(root: string): Promise<{ readonly text: string; readonly changedAtMs: number }> {
-  const found = await Promise.all(policyFiles.map((path) => stat(join(root, path)).catch(() => undefined)))
+  const found = await Promise.all(policyFiles.map((path) => stat(join(root, path)).catch(unreadable)))
   const text = found.map((one) =>
-    one === undefined ? '' : [one.dev, one.ino, one.size, one.mtimeMs, one.ctimeMs].join(),
+    typeof one === 'string' ? one : [one.dev, one.ino, one.size, one.mtimeMs, one.ctimeMs].join(),
   )
-  return { text: text.join(' '), changedAtMs: Math.max(0, ...found.map((one) => one?.ctimeMs ?? 0)) }
+  return {
+    text: text.join(' '),
+    changedAtMs: Math.max(0, ...found.map((one) => (typeof one === 'string' ? 0 : one.ctimeMs))),
+  }
 }
+
+/** Differs from the mark of an absent file, so that the policies are loaded again, and loading reports the error. */
+const unreadable = (error: unknown) => (hasCode(error, 'ENOENT', 'ENOTDIR') ? '' : String(error))
