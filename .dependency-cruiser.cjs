@@ -16,15 +16,17 @@ const arrows = {
   kernel: below,
   pmo: [...below, 'kernel'],
   worker: [...below, 'kernel'],
+  // Checks read fields and schemas as workers do.
+  evals: [...below, 'kernel', 'worker'],
   board: below,
   view: below,
   telemetry: [...below, 'kernel'],
   // Clients reach a running server over HTTP only; the MCP server is such a client.
   client: ['base', 'protocol', 'ports'],
   mcp: ['base', 'protocol', 'ports', 'client'],
-  http: [...below, ...middle, 'telemetry'],
+  http: [...below, ...middle, 'evals', 'telemetry'],
   // The client reads evidence from a view on another host.
-  runtime: [...below, ...middle, 'telemetry', 'http', 'sensor', 'client'],
+  runtime: [...below, ...middle, 'evals', 'telemetry', 'http', 'sensor', 'client'],
   cli: [...below, ...middle, 'http', 'runtime', 'sensor', 'client', 'mcp'],
   library: [...below, ...middle, 'http', 'runtime'],
   index: [...below, 'kernel', 'worker', 'library'],
@@ -34,7 +36,7 @@ const arrows = {
 const packages = ['base', 'protocol', 'sensor']
 const place = (part) =>
   packages.includes(part)
-    ? `^packages/${part}/src/((http/)?index|call-text|pipe|request-line|spending|task-input|thread)\\.ts$`
+    ? `^packages/${part}/src/((http/)?index|call-text|pipe|request-line|spending|task-input|thread|trends|vocabulary)\\.ts$`
     : `${src}${part}(/|\\.ts$)`
 
 const arrowRules = Object.entries(arrows).map(([part, targets]) => ({

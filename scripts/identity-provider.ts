@@ -2,6 +2,7 @@
  * A real OpenID Connect provider (oidc-provider) on a port of its own, with one client and people whom a test can change. Its sign-in
  * page takes a name and no password. For the tests of the server and of the dashboard.
  */
+import { defined } from '@bellwether/base'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Provider } from 'oidc-provider'
@@ -82,7 +83,7 @@ export async function signInAt(url: string, login: string): Promise<URL> {
         cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join('; '),
         ...(body === undefined ? {} : { 'content-type': 'application/x-www-form-urlencoded' }),
       },
-      ...(body === undefined ? {} : { body }),
+      ...defined({ body }),
     })
     for (const set of response.headers.getSetCookie()) {
       const [name = '', value = ''] = set.split(';')[0]!.split('=')

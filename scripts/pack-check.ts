@@ -7,7 +7,7 @@ import { execFileSync, spawn } from 'node:child_process'
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { dirname, join, normalize } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { missingDocs, namedDocs } from './named-docs.js'
 
@@ -52,6 +52,26 @@ function checkDocs(modules: string): void {
     const missing = missingDocs(namedDocs(join(modules, full, 'dist'), '.js'), own)
     if (missing.length > 0) throw new Error(`the package does not have ${missing.join('; ')}`)
   }
+  checkLinks(own)
+}
+
+// What only a clone has: the READMEs of its folders, for people who change the code.
+const ofClone = /^(?:packages|scripts)\//
+
+/** A page of the package must not link to a file that only the clone has. */
+function checkLinks(own: string): void {
+  const pages = readdirSync(join(own, 'docs'), { recursive: true, encoding: 'utf8' })
+    .filter((page) => page.endsWith('.md'))
+    .map((page) => join('docs', page))
+  const broken = ['README.md', ...pages].flatMap((page) =>
+    [...readFileSync(join(own, page), 'utf8').matchAll(/\]\(([^)#\s]+)(?:#[^)]*)?\)/g)]
+      .map(([, link]) => link!)
+      .filter((link) => !/^[a-z]+:/.test(link))
+      .map((link) => normalize(join(dirname(page), link)))
+      .filter((target) => !ofClone.test(target) && !existsSync(join(own, target)))
+      .map((target) => `${page} → ${target}`),
+  )
+  if (broken.length > 0) throw new Error(`the package lacks what its pages link to: ${broken.join('; ')}`)
 }
 
 /** Links the declared dependencies only: a package that imports an undeclared one fails here. */

@@ -5,12 +5,12 @@ import { dirname } from 'node:path'
 
 /**
  * What to do. `stand-in: write FILE` writes a file, `stand-in: run COMMAND` runs a command (claude), `stand-in: report JSON` adds fields to the
- * object at the end of the answer,
- * `stand-in: fail` ends as with an API that does not respond, `stand-in: max-turns` at the limit of turns, `stand-in: exit N` with an
- * exit code and no result. `stand-in: pause POINT FILE` writes FILE.reached at a point (`start`, `session`, or the number of a call) and
- * waits until FILE exists. `stand-in: limit FILE` ends at the limit of its account as long as the file exists: it contains the reset, in
- * seconds since 1970. Each run adds a line to FILE.runs. `stand-in: kill N FILE` kills the process whose id FILE contains after the Nth
- * print of the run (0: before the first), once, and waits for its own end. An order that begins with `later` applies to the next prompt of the same session.
+ * object at the end of the answer, `stand-in: fail TEXT` ends as with an API that does not respond, with this text if it is given, `stand-in:
+ * max-turns` at the limit of turns, `stand-in: exit N` with an exit code and no result. `stand-in: pause POINT FILE` writes FILE.reached at a
+ * point (`start`, `session`, or the number of a call) and waits until FILE exists. `stand-in: limit FILE` ends at the limit of its account as
+ * long as the file exists: it contains the reset, in seconds since 1970. Each run adds a line to FILE.runs. `stand-in: kill N FILE` kills the
+ * process whose id FILE contains after the Nth print of the run (0: before the first), once, and waits for its own end. An order that begins
+ * with `later` applies to the next prompt of the same session.
  */
 export function ordersIn(text) {
   return [...text.matchAll(/^stand-in: ([\w-]+) ?(.*)$/gm)].map(([, order, what]) => [order, what.trim()])
@@ -30,9 +30,13 @@ export function plan(name, prompt, session, model = 'itself') {
   const own = ordersIn(prompt)
   const later = session.earlier.flatMap(ordersIn).filter(([order]) => order === 'later')
   const orders = own.length > 0 ? own : later.flatMap(([, what]) => ordersIn(`stand-in: ${what}`))
+  const last = session.earlier.at(-1)
   // The work of the session had ended: only the answer is given again.
-  if (orders.length === 0 && session.earlier.length > 0 && /^# Interrupted work/m.test(prompt)) {
-    const [last] = session.earlier.slice(-1)
+  const isDone =
+    orders.length === 0
+      ? /^# Interrupted work/m.test(prompt)
+      : /may contain the same request already/.test(prompt) && String(own) === String(ordersIn(last ?? ''))
+  if (last !== undefined && isDone) {
     return { ...plan(name, last, { earlier: [] }, model), writes: [], calls: [5] }
   }
   const [, word] = /the word (\w+)/.exec(session.earlier.join('\n')) ?? []
@@ -55,7 +59,7 @@ export function plan(name, prompt, session, model = 'itself') {
       report: { summary: 'Did what the task says.', files: writes.map(([path]) => path), ...report },
       fails: Boolean(limited) || orders.some(([one]) => one === 'fail'),
       limited,
-      failure: limited ? limitOf(name, limited.resetsAt) : away,
+      failure: limited ? limitOf(name, limited.resetsAt) : order('fail')[0] || away,
       turnsUp: orders.some(([one]) => one === 'max-turns'),
       exit: exit === undefined ? undefined : Number(exit),
     }

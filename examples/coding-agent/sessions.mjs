@@ -1,7 +1,7 @@
 /**
  * The sessions of the stand-ins: one file of JSON lines per session, at the place in which each program keeps its own, below the cache
- * folder of this account, or below CODEX_HOME. A line is a prompt, a call of the model with what it used, or the end of the answer. Files
- * older than a day are removed.
+ * folder of this account, or below CODEX_HOME; in Bellwether's sandbox, at that place itself. A line is a prompt, a call of the model with
+ * what it used, or the end of the answer. Files older than a day are removed.
  */
 import { createHash, randomUUID } from 'node:crypto'
 import {
@@ -19,6 +19,17 @@ import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 
 const home = join(homedir(), '.cache', 'bellwether-stand-ins')
+const places = {
+  claude: join('.claude', 'projects'),
+  codex: join('.codex', 'sessions'),
+  gemini: join('.gemini', 'tmp'),
+  opencode: join('.local', 'share', 'opencode'),
+}
+/** The sandbox mounts a folder there that belongs to the agent alone. Anywhere else it is the real program's. */
+function isOwn(place) {
+  const mounts = existsSync('/proc/self/mountinfo') ? readFileSync('/proc/self/mountinfo', 'utf8') : ''
+  return mounts.split('\n').some((line) => line.split(' ')[4] === place)
+}
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 const keepMs = 86_400_000
 
@@ -26,16 +37,18 @@ const keepMs = 86_400_000
 export function sessionFolder(name, cwd = process.cwd()) {
   const hash = createHash('sha256').update(cwd).digest('hex')
   const folders = {
-    claude: join('.claude', 'projects', cwd.replaceAll(/[^A-Za-z0-9]/g, '-')),
-    codex: join('.codex', 'sessions', hash),
-    gemini: join('.gemini', 'tmp', hash, 'chats'),
-    opencode: join('.local', 'share', 'opencode', 'storage', hash),
+    claude: cwd.replaceAll(/[^A-Za-z0-9]/g, '-'),
+    codex: hash,
+    gemini: join(hash, 'chats'),
+    opencode: join('storage', hash),
   }
   if (name === 'codex' && process.env.CODEX_HOME !== undefined) {
     const day = new Date().toISOString().slice(0, 10).split('-')
     return join(process.env.CODEX_HOME, 'sessions', ...day)
   }
-  return name === 'aider' ? cwd : join(home, folders[name])
+  if (name === 'aider') return cwd
+  const own = join(homedir(), places[name])
+  return join(isOwn(own) ? own : join(home, places[name]), folders[name])
 }
 
 /** Codex names a file after the time and the id, and writes a line about the session first. */
@@ -65,7 +78,7 @@ const programs = {
   claude: {
     resume: ['--resume', '-r'],
     named: '--session-id',
-    fails: (id) => ({ fails: `No conversation found with session ID: ${id}`, exit: 1 }),
+    fails: (id) => ({ fails: `No conversation found with session ID: ${id}`, exit: 1, printed: true, wanted: id }),
     taken: (id) => ({ fails: `Error: Session ID ${id} is already in use.`, exit: 1 }),
     newId: randomUUID,
   },
@@ -97,6 +110,11 @@ const programs = {
   },
 }
 
+const both = (name) =>
+  name === 'claude'
+    ? 'Error: --session-id can only be used with --continue or --resume if --fork-session is also specified.'
+    : 'Error: --session-id cannot be used with --resume.'
+
 export function openSession(name, flags) {
   const value = (...wanted) => flags.find((_, at) => wanted.includes(flags[at - 1]))
   if (name === 'aider') {
@@ -111,8 +129,7 @@ export function openSession(name, flags) {
   const pathOf = (id) => (name === 'codex' ? codexFile(folder, id) : join(folder, `${id}.jsonl`))
   const resumed = value(...resume)
   const own = named === undefined ? undefined : value(named)
-  if (resumed !== undefined && own !== undefined)
-    return { fails: `Error: ${named} cannot be used with --continue or --resume.`, exit: 1 }
+  if (resumed !== undefined && own !== undefined) return { fails: both(name), exit: 1 }
   if (resumed !== undefined)
     return existsSync(pathOf(resumed)) ? sessionIn(resumed, pathOf(resumed), linesIn(pathOf(resumed))) : fails(resumed)
   if (own !== undefined && !uuid.test(own))

@@ -5,11 +5,10 @@
  * session continues after its last call of the model. It knows the tutorial's bug and changelog, and does what lines of the prompt that
  * begin with `stand-in:` say (plan.mjs). Bellwether's tests use it, too.
  */
-import { randomUUID } from 'node:crypto'
 import { appendFileSync, writeFileSync } from 'node:fs'
+import { claudeProgram, noResult } from './claude.mjs'
 import { calls, costOf, unattended } from './facts.mjs'
 import { openInput } from './input.mjs'
-import { permission, useTool } from './permission.mjs'
 import { killAt, ordersIn, pauseAt, plan } from './plan.mjs'
 import { listSessions, openSession } from './sessions.mjs'
 
@@ -24,7 +23,7 @@ function write(text) {
   killAt((prints += 1), orders)
 }
 
-// Without these flags the programs refuse to write files when no person can confirm it. Claude: permission.mjs.
+// Without these flags the programs refuse to write files when no person can confirm it. Claude: claude.mjs.
 const mayWrite = {
   codex: () =>
     ['workspace-write', 'danger-full-access'].includes(value('--sandbox')) ||
@@ -35,11 +34,12 @@ const mayWrite = {
 }
 
 const kinds = ['input', 'written', 'read', 'output']
-let costBefore = 0
-/** The calls since the last result, and what they used. */
+/** The calls of this process, and those since the last result. */
+const madeBefore = []
 const made = []
-const total = () =>
-  Object.fromEntries(kinds.map((kind) => [kind, made.reduce((sum, call) => sum + calls[call][kind], 0)]))
+const sumOf = (all) =>
+  Object.fromEntries(kinds.map((kind) => [kind, all.reduce((sum, call) => sum + calls[call][kind], 0)]))
+const total = () => sumOf(made)
 
 const answerOf = ({ answer, report, heard = [] }) => {
   const text = [answer, ...heard.map((one) => `Heard: ${one}`)].join('\n')
@@ -54,108 +54,7 @@ function writeFiles(writes) {
 
 /** Each program's output for a plan; returns its exit code. `call` is true if the model is called now, not in an earlier process. */
 const programs = {
-  async claude(work, { id, call, hear }) {
-    const session = { session_id: id, uuid: randomUUID() }
-    const model = value('--model') ?? 'claude-sonnet-4-5-20250929'
-    const usageOf = ({ input, written, read, output }) => ({
-      input_tokens: input,
-      cache_creation_input_tokens: written,
-      cache_read_input_tokens: read,
-      output_tokens: output,
-      service_tier: 'standard',
-    })
-    const message = (call, content) => ({
-      type: 'assistant',
-      message: {
-        id: `msg_${call}`,
-        type: 'message',
-        role: 'assistant',
-        model,
-        content: [content],
-        stop_reason: null,
-        usage: usageOf(calls[call]),
-      },
-      parent_tool_use_id: null,
-      ...session,
-    })
-    const result = (id, content, isError = false) => ({
-      type: 'user',
-      message: { role: 'user', content: [{ tool_use_id: id, type: 'tool_result', content, is_error: isError }] },
-      parent_tool_use_id: null,
-      ...session,
-    })
-    const use = (call, tool, input) => message(call, { type: 'tool_use', id: `toolu_${call}`, name: tool, input })
-    print({
-      type: 'system',
-      subtype: 'init',
-      cwd: process.cwd(),
-      ...session,
-      tools: ['Bash', 'Edit', 'Glob', 'Grep', 'Read', 'Write'],
-      mcp_servers: [],
-      model,
-      permissionMode: value('--permission-mode') ?? 'default',
-      apiKeySource: 'ANTHROPIC_API_KEY',
-    })
-    await hear(session)
-    if (work.limited)
-      print({ type: 'rate_limit_event', rate_limit_info: { status: 'rejected', ...work.limited }, ...session })
-    if (await call(0))
-      print(
-        message(0, { type: 'text', text: work.think }),
-        use(0, 'Bash', { command: 'git status --short', description: 'Show what has changed' }),
-        result('toolu_0', ''),
-      )
-    if (await call(1))
-      print(use(1, 'Grep', { pattern: 'price', output_mode: 'content' }), result('toolu_1', 'No matches found'))
-    if (work.exit !== undefined) {
-      process.stderr.write('Error: the session was lost\n')
-      return work.exit
-    }
-    await call(2)
-    await hear(session)
-    const denials = []
-    const wanted = [
-      ...work.writes.map(([path, text]) => ['Write', { file_path: path, content: text }]),
-      ...(work.runs ?? []).map((command) => ['Bash', { command }]),
-    ]
-    for (const [at, [tool, input]] of wanted.entries()) {
-      const tool_use_id = `toolu_${2 + at}`
-      print(message(2, { type: 'tool_use', id: tool_use_id, name: tool, input }))
-      const { behavior, updatedInput, message: why } = await permission({ flags, value }, tool, input, tool_use_id)
-      if (behavior === 'allow') print(result(tool_use_id, useTool(tool, updatedInput)))
-      else {
-        denials.push({ tool_name: tool, tool_use_id, tool_input: input })
-        print(result(tool_use_id, why, true))
-      }
-    }
-    const allowed = denials.length === 0
-    for (const at of [3, 4])
-      if (await call(at)) print(use(at, 'Bash', { command: 'git diff --stat' }), result(`toolu_${at}`, ''))
-    await call(5)
-    await hear(session)
-    const ending = {
-      type: 'result',
-      is_error: work.fails === true,
-      duration_ms: 41_200,
-      duration_api_ms: 39_800,
-      num_turns: calls.length,
-      ...session,
-      total_cost_usd: costBefore + costOf(total()),
-      usage: usageOf(total()),
-      modelUsage: { [model]: { inputTokens: total().input, outputTokens: total().output, costUSD: costOf(total()) } },
-      permission_denials: denials,
-    }
-    if (work.turnsUp) {
-      // Versions differ: some set is_error and list errors, some do neither.
-      print({ ...ending, subtype: 'error_max_turns', errors: [] })
-      return 0
-    }
-    // The program reports an API error as a success with is_error.
-    const text = work.fails ? work.failure : allowed ? answerOf(work) : 'I need your permission to write the file.'
-    if (!work.fails) print(message(5, { type: 'text', text }))
-    print({ ...ending, subtype: 'success', result: text })
-    return work.fails ? 1 : 0
-  },
+  claude: claudeProgram({ flags, value, print, answerOf, total, all: () => sumOf([...madeBefore, ...made]) }),
   async codex(work, { id, call }) {
     const item = (type, id, fields) => ({ type, item: { id: `item_${id}`, ...fields } })
     const command = { type: 'command_execution', command: "bash -lc 'git status --short'", aggregated_output: '' }
@@ -328,8 +227,7 @@ const programs = {
 async function answer(session, input, prompt) {
   session.prompt(prompt)
   // Each result has its own usage, and the cost of the process.
-  costBefore += costOf(total())
-  made.length = 0
+  madeBefore.push(...made.splice(0))
   const open = session.open.map(({ text }) => text).join('\n')
   const work = { ...plan(name, open, session, value('--model')), heard: [] }
   await pauseAt('session', open)
@@ -380,14 +278,7 @@ async function main() {
   const session = openSession(name, flags)
   if ('fails' in session) {
     process.stderr.write(`${session.fails}\n`)
-    if (name === 'claude')
-      print({
-        type: 'result',
-        subtype: 'error_during_execution',
-        is_error: true,
-        session_id: randomUUID(),
-        errors: [session.fails],
-      })
+    if (name === 'claude' && session.printed) print(noResult(session))
     return session.exit
   }
   let exit = await answer(session, input, input.first)

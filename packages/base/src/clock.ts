@@ -2,7 +2,7 @@
  * The only source of time and timers in TypeScript. Durable time is the database's (`state.now()`); this clock is for waiting,
  * for measuring on the monotonic scale, and for showing people the hour.
  */
-import { onAbort } from './abort.js'
+import { linkAbort, onAbort } from './abort.js'
 
 export interface Clock {
   /** Milliseconds since the epoch according to this host. May be wrong by hours; never compared with a time from the database. */
@@ -27,6 +27,34 @@ export const systemClock: Clock = {
       const timer = setTimeout(done, ms)
       const release = onAbort(signal, done)
     }),
+}
+
+/** Ends a wait early. */
+export interface Wake {
+  /** Ends the current wait, or the next one if nothing waits. */
+  now(): void
+  wait(ms: number, signal: AbortSignal): Promise<void>
+}
+
+export function makeWake(clock: Clock): Wake {
+  let woken = false
+  let end: (() => void) | undefined
+  return {
+    now() {
+      woken = true
+      end?.()
+    },
+    async wait(ms, signal) {
+      if (!woken && !signal.aborted) {
+        const wait = linkAbort(signal)
+        end = () => wait.abort()
+        await clock.sleep(ms, wait.signal)
+        wait.release()
+        end = undefined
+      }
+      woken = false
+    },
+  }
 }
 
 /** Reads until there is a value or the time is over (then undefined): for files and pids, which send no events. */

@@ -21,3 +21,16 @@ export function errorCode(error: unknown): string {
 export function hasCode(error: unknown, ...codes: readonly string[]): error is Error {
   return codes.includes(errorCode(error))
 }
+
+/** Calls `act` for one item after the other. An item that fails does not stop the others; all errors are thrown at the end. */
+export async function tryEach<T>(items: Iterable<T>, act: (item: T) => Promise<unknown>, what: string): Promise<void> {
+  const errors: unknown[] = []
+  for (const item of items) {
+    try {
+      await act(item)
+    } catch (error) {
+      errors.push(error)
+    }
+  }
+  if (errors.length > 0) throw new AggregateError(errors, `${errors.length} ${what} failed`)
+}

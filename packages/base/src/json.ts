@@ -11,6 +11,21 @@ export function objectOf(value: unknown): JsonObject {
   return isObject(value) ? value : {}
 }
 
+/** The value that a path of keys and indexes leads to; undefined if there is none. */
+export function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
+  return path.reduce(
+    (inner, key) =>
+      typeof inner === 'object' && inner !== null ? (inner as Record<PropertyKey, unknown>)[key] : undefined,
+    value,
+  )
+}
+
+/** Whether the value has more levels of lists and objects. Functions that walk a value need a stack for each level. */
+export function isDeeper(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  return levels <= 0 || Object.values(value).some((inner) => isDeeper(inner, levels - 1))
+}
+
 /** Undefined: the text is not JSON. */
 export function parseJson(text: string): unknown {
   try {

@@ -1,5 +1,5 @@
 /**
- * Measures `rebuild-snapshot` on a large log against a simple Python implementation (board-baseline.py) on the same file, with
+ * Measures `rebuild-snapshot` on a large log against a simple Python implementation (board/baseline.py) on the same file, with
  * plain text and with many escapes; opening with and without a snapshot; and autopilot steps on a board with many tasks. Both
  * programs run as processes, alternately, and must agree on the result. The best run counts, because load only adds time.
  */
@@ -10,7 +10,7 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { writeLog, writeWaiting } from './board-log.js'
+import { writeLog, writeWaiting } from './board/log.js'
 import { machine } from './machine.js'
 
 export interface BoardBenchOptions {
@@ -82,7 +82,7 @@ async function opening(
 ): Promise<{ seconds: number; cpu_seconds: number; rss_mb: number }> {
   const results: Record<'ms' | 'cpuMs' | 'rssMb', number>[] = []
   for (let round = 0; round < rounds; round += 1) {
-    const { answer } = await measure(process.execPath, [...source, here('./board-open.ts'), root])
+    const { answer } = await measure(process.execPath, [...source, here('./board/open.ts'), root])
     results.push(answer as (typeof results)[number])
   }
   return {
@@ -97,7 +97,7 @@ async function steps(tasks: number): Promise<object> {
   try {
     await mkdir(join(root, 'state', 'locks'), { recursive: true })
     await writeWaiting(join(root, 'state', 'tasks.jsonl'), tasks)
-    return (await measure(process.execPath, [...source, here('./board-step.ts'), root])).answer
+    return (await measure(process.execPath, [...source, here('./board/step.ts'), root])).answer
   } finally {
     await rm(root, { recursive: true, force: true })
   }
@@ -128,7 +128,7 @@ async function rebuilds({ quick, onProgress }: BoardBenchOptions, isEscaped: boo
       const words = [...program, 'rebuild-snapshot', '--root', root, '--json']
       ours.push(await measure(process.execPath, words))
       applied.push(await measure(process.execPath, [...words, '--apply']))
-      python.push(await measure('python3', [here('./board-baseline.py'), log]))
+      python.push(await measure('python3', [here('./board/baseline.py'), log]))
       const results = [ours, applied, python].map((passes) => `${Math.round(passes.at(-1)!.wallMs)} ms`)
       onProgress(`round ${round}: rebuild ${results[0]}, with --apply ${results[1]}, python ${results[2]}`)
     }

@@ -6,6 +6,7 @@ import { parseArgs } from 'node:util'
 import { benchBells } from './bells.js'
 import { benchBoard } from './board.js'
 import { benchHistory } from './long-history.js'
+import { benchSandbox } from './sandbox.js'
 import { benchTranscript } from './transcript.js'
 import { benchTurns } from './turns.js'
 import { benchUp } from './up.js'
@@ -19,6 +20,7 @@ const benches = {
   history: benchHistory,
   up: benchUp,
   transcript: benchTranscript,
+  sandbox: benchSandbox,
 }
 
 const { values, positionals } = parseArgs({

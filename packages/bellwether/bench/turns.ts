@@ -4,7 +4,14 @@
  * only ratios: absolute figures depend on the machine.
  */
 import { systemClock } from '@bellwether/base'
-import { reap, reapMax, retryDispatched, sweepQueued, wakePending } from '../src/kernel/verbs/watchdog/watchdog.js'
+import {
+  markIdleAgents,
+  reap,
+  reapMax,
+  retryDispatched,
+  sweepQueued,
+  wakePending,
+} from '../src/kernel/verbs/watchdog/watchdog.js'
 import { openDatabase } from '../src/ports/database/pool.js'
 import { ownCluster, type OwnCluster } from '../sim/cluster.js'
 import { forkJoin } from './fork-join.js'
@@ -157,6 +164,7 @@ async function sweepOfAgents(cluster: OwnCluster, agents: number) {
     }
     await contender.settle()
     const settings = {
+      dispatchedRetrySeconds: 10,
       dispatchedTimeoutSeconds: 30,
       activeReapSeconds: 300,
       suspendedReapSeconds: 300,
@@ -168,14 +176,17 @@ async function sweepOfAgents(cluster: OwnCluster, agents: number) {
     const watch = { since: new Date(0), validUntil: new Date('9999-01-01'), clockSetBack: false }
     const step = async (): Promise<number> => {
       let ended = 0
+      let looked = { unstarted: true, idle: true }
       for (let round = reapMax; round >= reapMax;) {
-        const verdicts = await reap(kernel.db, kernel.ids, settings, watch)
+        const { verdicts, ...seen } = await reap(kernel.db, kernel.ids, settings, watch)
+        looked = seen
         round = verdicts.length
         ended += verdicts.filter((verdict) => verdict.what === 'ended').length
       }
       await sweepQueued(kernel.db, 5)
-      await retryDispatched(kernel.db, 10)
+      if (looked.unstarted) await retryDispatched(kernel.db, settings.dispatchedRetrySeconds)
       await wakePending(kernel.db, 5, 60)
+      if (looked.idle) await markIdleAgents(kernel.db)
       return ended
     }
     await step()

@@ -3,6 +3,7 @@
  * the outside world (clients, tool hosts, a stream) is simulated. Each actor is a process: one fibre, one connection, and it may die at
  * any statement.
  */
+import { defined } from '@bellwether/base'
 import type { Log } from '@bellwether/base'
 import { beginning, readEvents } from '../src/kernel/verbs/events.js'
 import { openKernel, type Kernel } from '../src/kernel/kernel.js'
@@ -148,21 +149,31 @@ function forking({ fork = [], failFast = false }: Script, toolCallId: string): T
   }
 }
 
-export function worker(options: { concurrency?: number; maxDeaths?: number } = {}): Body {
+interface WorkerOptions {
+  readonly concurrency?: number
+  readonly maxDeaths?: number
+}
+
+async function startWorker(fibre: Fibre, kernel: Kernel, { concurrency = 2, maxDeaths }: WorkerOptions = {}) {
+  return runWorker({
+    kernel,
+    bell: fibre.bell,
+    clock: fibre.clock,
+    log: silent,
+    signal: new AbortController().signal,
+    workerId: fibre.name,
+    workerTarget: target,
+    settings: { ...timing, concurrency },
+    loop: { ...timing, ...defined({ maxDeaths }) },
+    agent: () => scripted(fibre),
+  })
+}
+
+export function worker(options?: WorkerOptions): Body {
   return async (fibre) => {
-    const running = await runWorker({
-      kernel: kernelOf(fibre),
-      bell: fibre.bell,
-      clock: fibre.clock,
-      log: silent,
-      signal: new AbortController().signal,
-      workerId: fibre.name,
-      workerTarget: target,
-      settings: { ...timing, concurrency: options.concurrency ?? 2 },
-      loop: { ...timing, ...(options.maxDeaths === undefined ? {} : { maxDeaths: options.maxDeaths }) },
-      agent: () => scripted(fibre),
-    })
-    await running.ended
+    await (
+      await startWorker(fibre, kernelOf(fibre), options)
+    ).ended
   }
 }
 
@@ -222,19 +233,32 @@ export interface Wanted {
 }
 
 /** Enqueues with correlation ids, so that a client that restarts after a crash creates no second turn. */
+async function enqueueAll(kernel: Kernel, wanted: readonly Wanted[]): Promise<void> {
+  for (const { agentId, key, script, stop, budget } of wanted) {
+    const turn = await kernel.enqueue({
+      projectId: project,
+      agentId,
+      correlationId: key,
+      payload: { script: script ?? {} },
+      ...defined({ budget }),
+    })
+    if (stop) await kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
+  }
+}
+
 export function client(wanted: readonly Wanted[]): Body {
+  return (fibre) => enqueueAll(kernelOf(fibre), wanted)
+}
+
+/** A client with a worker in its process: an enqueue may claim for the worker. */
+export function program(wanted: readonly Wanted[]): Body {
   return async (fibre) => {
     const kernel = kernelOf(fibre)
-    for (const { agentId, key, script, stop, budget } of wanted) {
-      const turn = await kernel.enqueue({
-        projectId: project,
-        agentId,
-        correlationId: key,
-        payload: { script: script ?? {} },
-        ...(budget === undefined ? {} : { budget }),
-      })
-      if (stop) await kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
-    }
+    const running = await startWorker(fibre, kernel)
+    // The first claim finds the end of the queue: before that, the worker makes no offer.
+    await fibre.clock.sleep(1_000)
+    await enqueueAll(kernel, wanted)
+    await running.ended
   }
 }
 

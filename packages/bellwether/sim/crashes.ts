@@ -20,6 +20,7 @@ const neverKilled = [
   'every bell is lost',
   'a turn kills its workers',
   'no worker for a target',
+  'an enqueue claims for its worker',
   'fleet',
 ]
 

@@ -2,6 +2,7 @@
  * The stories. Each prepares its agents, spawns its actors and names the invariants that hold at its end. Random seeds play `fleet`; the other
  * stories are small enough to crash at every statement, or made for one hazard.
  */
+import { defined } from '@bellwether/base'
 import { putAgents, setLimits } from '../src/kernel/verbs/roster.js'
 import {
   client,
@@ -9,6 +10,7 @@ import {
   joiner,
   lateWorker,
   observer,
+  program,
   project,
   reader,
   relay,
@@ -49,6 +51,8 @@ const daemon = { daemon: true, restart: true }
 interface Actors {
   readonly agents: readonly string[]
   readonly clients: Readonly<Record<string, readonly Wanted[]>>
+  /** A client with a worker in its process. */
+  readonly program?: readonly Wanted[]
   readonly workers?: number
   readonly guards?: number
   readonly guard?: Parameters<typeof guard>[0]
@@ -67,6 +71,7 @@ function story(actors: Actors, extra: readonly Invariant[] = [], plan?: Story['p
   const names = (name: string, count: number) => Array.from({ length: count }, (_, index) => `${name}${index + 1}`)
   const fibres = [
     ...Object.keys(actors.clients),
+    ...(actors.program === undefined ? [] : ['program']),
     ...names('worker', workers),
     ...names('guard', guards),
     ...names('host', hosts),
@@ -80,18 +85,16 @@ function story(actors: Actors, extra: readonly Invariant[] = [], plan?: Story['p
     fibres,
     yields: 150,
     always: joiners > 0 ? [...always, ...holdings] : always,
-    ...(plan === undefined ? {} : { plan }),
+    ...defined({ plan }),
     atEnd: [...unread, ...(joiners > 0 ? settledHoldings : []), ...extra],
     async scenario(stage) {
       const shelf: Shelf = { stored: [] }
       await prepare(stage, actors.agents)
       for (const [name, wanted] of Object.entries(actors.clients)) stage.spawn(name, client(wanted), { restart: true })
+      if (actors.program !== undefined) stage.spawn('program', program(actors.program), daemon)
       for (const name of names('worker', workers)) {
         const restart = actors.absentMs === undefined
-        stage.spawn(name, worker(actors.concurrency === undefined ? {} : { concurrency: actors.concurrency }), {
-          daemon: true,
-          restart,
-        })
+        stage.spawn(name, worker(defined({ concurrency: actors.concurrency })), { daemon: true, restart })
       }
       if (actors.absentMs !== undefined) stage.spawn('late', lateWorker(actors.absentMs), daemon)
       for (const name of names('guard', guards)) stage.spawn(name, guard(actors.guard), daemon)
@@ -99,7 +102,8 @@ function story(actors: Actors, extra: readonly Invariant[] = [], plan?: Story['p
       for (const name of names('joiner', joiners)) stage.spawn(name, joiner, daemon)
       for (const name of names('relay', relays)) stage.spawn(name, relay(shelf), daemon)
       if (readers) stage.spawn('reader', reader, { daemon: true })
-      const keys = [...new Set(Object.values(actors.clients).flatMap((wanted) => wanted.map(({ key }) => key)))]
+      const all = [...Object.values(actors.clients), actors.program ?? []]
+      const keys = [...new Set(all.flatMap((wanted) => wanted.map(({ key }) => key)))]
       stage.spawn('observer', observer(keys, shelf))
     },
   }
@@ -168,6 +172,27 @@ export const stories = {
       client2: [{ agentId: 'ann', key: 'a3' }],
     },
   }),
+  'a program with a worker of its own': story({
+    agents: ['ann', 'bob'],
+    clients: { client1: [{ agentId: 'ann', key: 'a1' }] },
+    program: [
+      { agentId: 'ann', key: 'a2', script: { writes: 1 } },
+      { agentId: 'bob', key: 'b1', script: { tools: ['answers'] } },
+      { agentId: 'ann', key: 'a3', stop: true },
+    ],
+    hosts: 1,
+    readers: true,
+  }),
+  'an enqueue claims for its worker': story(
+    {
+      agents: ['ann', 'bob'],
+      clients: {},
+      program: ['ann', 'bob', 'ann'].map((agentId, at) => ({ agentId, key: `${agentId}${at}` })),
+      workers: 0,
+    },
+    [nobodyDied],
+    () => noFaults,
+  ),
   'dispatch timeout': story({
     agents: ['ann'],
     clients: {

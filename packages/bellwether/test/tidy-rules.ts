@@ -204,6 +204,12 @@ export const rules: readonly Rule[] = [
     },
   },
   {
+    name: 'one-way-to-drop-undefined',
+    protects: 'optional keys in one place: `defined` of packages/base drops the undefined ones',
+    applies: isTypeScript,
+    find: ({ code }) => matches(code, /([\w.]+)\s*===\s*undefined\s*\?\s*\{\s*\}\s*:\s*\{\s*(?:\w+:\s*)?\1\s*\}/g),
+  },
+  {
     name: 'small-files',
     protects: `files small: at most ${lineMax} lines`,
     applies: (path) => isTypeScript(path) || path.endsWith('.mjs'),

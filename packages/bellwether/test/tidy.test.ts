@@ -171,6 +171,16 @@ const examples: Readonly<Record<string, Example>> = {
     good: ['sleep(99)', 'sleep(waitMs)', `await seen('turn.done')`, '// sleep(500)'],
     free: [support],
   },
+  'one-way-to-drop-undefined': {
+    path: kernel,
+    bad: ['({ ...(a === undefined ? {} : { a }) })', 'f(x.a === undefined ? {} : { a: x.a })'],
+    good: [
+      '({ ...defined({ a }) })',
+      '({ ...(a === undefined ? {} : { a: a.b }) })',
+      '// a === undefined ? {} : { a }',
+    ],
+    free: ['x.md'],
+  },
   'small-files': { path: kernel, bad: ['x\n'.repeat(401)], good: ['x\n'.repeat(400)], free: ['docs/x.md'] },
   'opening-comment': {
     path: kernel,

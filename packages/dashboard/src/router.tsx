@@ -7,17 +7,28 @@ import {
   Outlet,
   redirect,
 } from '@tanstack/react-router'
-import { listProjects, periods, type Period, type TurnFilter } from './api/queries.js'
+import { listProjects, periods, type Period, type TaskFilter, type TurnFilter } from './api/queries.js'
 import type { Me } from './api/types.js'
-import { turnStatuses } from '@bellwether/protocol/vocabulary'
+import { outcomes, taskStatuses, turnStatuses } from '@bellwether/protocol/vocabulary'
 import { FleetPage } from './pages/fleet/fleet.js'
 import { NotFound, PageFailed } from './pages/not-found.js'
 import { Shell } from './frame/shell.js'
 import { storage } from './ports/storage.js'
 
 const text = (value: unknown) => (typeof value === 'string' && value !== '' ? value.slice(0, 4_096) : undefined)
+const instant = (value: unknown) => (Number.isNaN(Date.parse(text(value) ?? '')) ? undefined : text(value))
 const some = (found: Readonly<Record<string, string | undefined>>) =>
   Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined)) as Record<string, string>
+
+const listFilter = (search: Readonly<Record<string, unknown>>) => ({
+  last: (Object.keys(periods) as Period[]).find((period) => period === search['last']),
+  ...some({
+    agent: text(search['agent']),
+    error: text(search['error']),
+    cost: text(search['cost']),
+    text: text(search['text']),
+  }),
+})
 
 /** The first project to show: the key's only one, the last one shown, the first one listed, or `default`. */
 async function firstProject(me: Me): Promise<string> {
@@ -69,23 +80,22 @@ const fleet = createRoute({
 const board = createRoute({
   getParentRoute: () => projectRoute,
   path: '/board',
-  validateSearch: (search): { task?: string | undefined; q?: string | undefined } =>
-    some({ task: text(search['task']), q: text(search['q']) }),
+  validateSearch: (search): TaskFilter & { readonly task?: string | undefined } => ({
+    status: taskStatuses.find((status) => status === search['status']),
+    outcome: outcomes.find((outcome) => outcome === search['outcome']),
+    ...some({ task: text(search['task']) }),
+    ...listFilter(search),
+  }),
   component: lazyRouteComponent(() => import('./pages/board/board.js'), 'BoardPage'),
 })
 
 const turns = createRoute({
   getParentRoute: () => projectRoute,
   path: '/turns',
-  validateSearch: (search): TurnFilter => ({
+  validateSearch: ({ from, to, ...search }): TurnFilter => ({
     status: turnStatuses.find((status) => status === search['status']),
-    last: (Object.keys(periods) as Period[]).find((period) => period === search['last']),
-    ...some({
-      agent: text(search['agent']),
-      error: text(search['error']),
-      cost: text(search['cost']),
-      text: text(search['text']),
-    }),
+    ...some({ from: instant(from), to: instant(to) }),
+    ...listFilter(search),
   }),
   component: lazyRouteComponent(() => import('./pages/turns/turns.js'), 'TurnsPage'),
 })
@@ -94,6 +104,18 @@ const turn = createRoute({
   getParentRoute: () => projectRoute,
   path: '/turns/$turn',
   component: lazyRouteComponent(() => import('./pages/turns/turn.js'), 'TurnPage'),
+})
+
+interface TrendsSearch {
+  readonly range?: string | undefined
+  readonly agent?: string | undefined
+}
+
+const trends = createRoute({
+  getParentRoute: () => projectRoute,
+  path: '/trends',
+  validateSearch: (search): TrendsSearch => some({ range: text(search['range']), agent: text(search['agent']) }),
+  component: lazyRouteComponent(() => import('./pages/trends/trends.js'), 'TrendsPage'),
 })
 
 const needsYou = createRoute({
@@ -109,6 +131,24 @@ const schedules = createRoute({
   path: '/schedules',
   validateSearch: (search): { schedule?: string | undefined } => some({ schedule: text(search['schedule']) }),
   component: lazyRouteComponent(() => import('./pages/schedules/schedules.js'), 'SchedulesPage'),
+})
+
+const evals = createRoute({
+  getParentRoute: () => projectRoute,
+  path: '/evals',
+  component: lazyRouteComponent(() => import('./pages/evals/evals.js'), 'EvalsPage'),
+})
+
+const shownCases = ['all', 'failed', 'differing'] as const
+
+const evalRun = createRoute({
+  getParentRoute: () => projectRoute,
+  path: '/evals/$run',
+  validateSearch: (search): { show?: (typeof shownCases)[number] | undefined; case?: string | undefined } => ({
+    show: shownCases.find((one) => one === search['show']),
+    ...some({ case: text(search['case']) }),
+  }),
+  component: lazyRouteComponent(() => import('./pages/evals/run.js'), 'EvalRunPage'),
 })
 
 interface WorkspaceSearch {
@@ -132,7 +172,19 @@ const health = createRoute({
   component: lazyRouteComponent(() => import('./pages/health/health.js'), 'HealthPage'),
 })
 
-const pages = projectRoute.addChildren([fleet, board, turns, turn, schedules, needsYou, workspace, health])
+const pages = projectRoute.addChildren([
+  fleet,
+  board,
+  turns,
+  turn,
+  trends,
+  evals,
+  evalRun,
+  schedules,
+  needsYou,
+  workspace,
+  health,
+])
 
 export const router = createRouter({
   routeTree: root.addChildren([start, login, pages]),

@@ -1,7 +1,8 @@
 /** The diff of a task on the board: by file, with comments that the next run gets. */
 import { beforeAll, expect, it } from 'vitest'
-import { screenshot } from './support/browser.js'
+import { screenshot, violations } from './support/browser.js'
 import { fixture, openLive, page, tab } from './support/one-tab.js'
+import { turnId } from './support/strings.js'
 
 beforeAll(openLive)
 
@@ -44,4 +45,54 @@ it('shows each file with its lines; comments on lines are kept, removed, and sen
       },
     })
   await page.getByText('Select the number of a line to comment on it').waitFor()
+})
+
+it('the turn of a task links to it and shows its changes in colours, with what a person can do', async () => {
+  await tab.visit(`/p/demo/turns/${turnId(4)}`)
+  const changes = page.getByRole('region', { name: 'Changes' })
+  const diff = changes.getByRole('group', { name: 'Diff of src/total.mjs' })
+  await diff.getByText('added:').waitFor({ state: 'attached' })
+  // A keyword, and the other text of the line.
+  await diff.getByText('return', { exact: true }).waitFor()
+  const toneOf = (words: string) =>
+    diff
+      .getByText(words, { exact: true })
+      .first()
+      .evaluate((one) => getComputedStyle(one).color)
+  expect(await toneOf('return')).not.toBe(await toneOf('cents'))
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme })
+    expect(await violations(page), colorScheme).toEqual([])
+  }
+  await page.emulateMedia({ colorScheme: 'light' })
+  await changes.getByRole('button', { name: 'Try again' }).waitFor()
+  await page.getByRole('link', { name: 'task T-3' }).click()
+  await page.waitForURL('**/board?task=T-3')
+})
+
+it('a done task keeps its diff, without comments, because no run would get them', async () => {
+  const task = fixture.world.tasks.find(({ status }) => status === 'done')!
+  await tab.visit(`/p/demo/board?task=${task.taskId}`)
+  const drawer = page.getByRole('dialog', { name: `Task ${task.taskId}` })
+  await drawer.getByRole('group', { name: 'Diff of src/total.mjs' }).getByText('added:').waitFor({ state: 'attached' })
+  await drawer.getByText('2 files changed since commit 4f5c1d2').waitFor()
+  await drawer.getByText('added, not named by the agent, so its content is not shown').waitFor()
+  expect(await drawer.getByRole('button', { name: /^Comment on line/ }).count()).toBe(0)
+  expect(await violations(page)).toEqual([])
+})
+
+it('a turn without a task shows its changes, and comments on them start a follow-up once', async () => {
+  const turn = fixture.world.turns.find(({ agent_turn_id: id, ended_at: at }) => at !== null && id !== turnId(4))!
+  await tab.visit(`/p/demo/turns/${turn.agent_turn_id}`)
+  const changes = page.getByRole('region', { name: 'Changes' })
+  const diff = changes.getByRole('group', { name: 'Diff of src/total.mjs' })
+  await diff.getByRole('button', { name: 'Comment on line 4 of src/total.mjs' }).click()
+  await diff.getByRole('textbox').fill('Use a name for the sum.')
+  await diff.getByRole('button', { name: 'Keep the comment' }).click()
+  await changes.getByRole('button', { name: 'Continue with these comments' }).dblclick()
+  const sent = () => fixture.posted.filter(({ path }) => path.endsWith('/continue'))
+  await expect
+    .poll(() => sent().map(({ body }) => body))
+    .toEqual([{ instruction: 'Comments on your changes:\n- src/total.mjs:4 `return cents`: Use a name for the sum.' }])
+  expect(tab.errors()).toEqual([])
 })

@@ -106,7 +106,7 @@ describe.each(presets)('a newcomer with %s', (preset) => {
   it('gets an accepted change with the defaults, and learns from a rejected one why and what to do, by the command line alone', () => {
     const { type, file } = person
     expect(person.init).toContain(`Coding agents on this machine: ${preset}`)
-    expect(person.init).toMatch(/Next: +bellwether up\n$/)
+    expect(person.init).toMatch(/Next: +(?:npx )?bellwether up\n$/)
     type('task', 'add', 'Totals are wrong', '--instruction', fails, '--verify', 'node --test')
     const done = type('task', 'watch', 'T-1')
     expect(done).toMatchObject({ code: 0, out: expect.stringMatching(/status +done/) })

@@ -277,7 +277,8 @@ describe('a running server', () => {
     const tiles = page.getByRole('region', { name: 'Summary' }).getByRole('link')
     const numbers = async () => (await tiles.allInnerTexts()).map((text) => text.replace(/\s+/g, ' ').trim())
     const shown = ['3 running', '0 stuck', '3 need you', '2 waiting', '7 idle', '2 queued']
-    await expect.poll(numbers).toEqual(shown)
+    // What it cost is counted every 15 s.
+    await expect.poll(numbers).toEqual([...shown, expect.stringMatching(/^\$0\.\d\d cost, 24 h$/)])
     await row('writer').waitFor()
     await screenshot(page, 'server-fleet-1280-light')
     await open(`/turns/${scene.turn}`)

@@ -167,6 +167,52 @@ describe('actions', () => {
       expect(errors()).toEqual([])
     }))
 
+  it('runs an ended turn again with another instruction, by keyboard', () =>
+    using({}, async ({ page, errors }) => {
+      const ended = fixture.world.turns.find(({ outcome }) => outcome === 'success')!
+      await page.goto(`${fixture.url}/p/demo/turns/${ended.agent_turn_id}`)
+      await page.getByRole('button', { name: 'Edit and run…' }).waitFor()
+      await page.keyboard.press('e')
+      const form = page.getByRole('dialog', { name: 'Edit and run' })
+      const instruction = form.getByRole('textbox', { name: 'Instruction' })
+      expect(await instruction.inputValue()).toContain('Make the login test pass on CI')
+      await instruction.fill('Only look at it.')
+      await form.getByRole('button', { name: 'Run', exact: true }).click()
+      await expect
+        .poll(() => fixture.posted)
+        .toMatchObject([
+          { path: `/projects/demo/agents/${ended.agent_id}/turns`, body: { instruction: 'Only look at it.' } },
+        ])
+      expect(errors()).toEqual([])
+    }))
+
+  it('Fleet says what was spent, which agents asked a person, and what changed, each with a link; Turns has title and cost', () =>
+    using({}, async ({ page, errors }) => {
+      await page.goto(`${fixture.url}/p/demo/fleet`)
+      const spent = page
+        .getByRole('region', { name: 'Summary' })
+        .getByRole('link', { name: /^\$[\d,]+\.\d\d.*cost, 24 h$/ })
+      await spent.waitFor()
+      const asking = new Set([...fixture.world.questions, ...fixture.world.approvals].map((one) => one.agent_id))
+      for (const agent of asking)
+        if (fixture.world.agents.some((one) => one.agent_id === agent))
+          await page.getByRole('row').filter({ hasText: agent }).getByRole('link', { name: 'needs you' }).waitFor()
+      const changes = page.getByRole('region', { name: 'Recent changes' })
+      const newest = fixture.world.tasks
+        .filter(({ changedFiles }) => (changedFiles ?? 0) > 0)
+        .toSorted((one, other) => (one.updatedAt < other.updatedAt ? 1 : -1))[0]!
+      await changes.getByRole('link', { name: newest.title }).first().click()
+      await page.waitForURL(`**/board?task=${newest.taskId}`)
+      await page.goto(`${fixture.url}/p/demo/turns`)
+      const row = page.getByRole('row').nth(1)
+      await row.getByRole('link', { name: 'Make the login test pass' }).waitFor()
+      await row.getByText('$0.03', { exact: true }).waitFor()
+      await page.goto(`${fixture.url}/p/demo/fleet`)
+      await spent.click()
+      await page.waitForURL('**/trends')
+      expect(errors()).toEqual([])
+    }))
+
   it('stops a turn with a reason after a confirmation', () =>
     using({}, async ({ page }) => {
       await page.goto(`${fixture.url}/p/demo/turns/${turnId(0)}`)
@@ -211,6 +257,20 @@ describe('actions', () => {
       await page.getByRole('region', { name: 'Timeline' }).getByText('run_tests').click()
       await page.getByText('42 tests passed').first().waitFor()
       await page.getByText('(set by "budget" of the agent file').waitFor()
+    }))
+
+  it('adds one task with a double click', () =>
+    using({}, async ({ page, errors }) => {
+      await page.goto(`${fixture.url}/p/demo/board`)
+      await page.getByRole('button', { name: 'New task…' }).click()
+      const form = page.getByRole('dialog', { name: 'New task' })
+      await form.getByLabel('Title').fill('Only once')
+      const added = page.waitForResponse((response) => response.request().method() === 'POST')
+      await form.getByRole('button', { name: 'Add task' }).dblclick()
+      await added
+      await page.getByText('Added T-').first().waitFor()
+      expect(fixture.posted.map(({ path }) => path)).toEqual(['/board/tasks'])
+      expect(errors()).toEqual([])
     }))
 
   it('changes only the fields of a task that the person changed', () =>
@@ -261,6 +321,18 @@ describe('actions', () => {
       expect(errors()).toEqual([])
     }))
 
+  it('a file of a turn leads to the workspace, and a task to the tasks that it depends on', () =>
+    using({}, async ({ page, errors }) => {
+      await page.goto(`${fixture.url}/p/demo/turns/${turnId(0)}`)
+      await page.getByRole('region', { name: 'Files' }).getByRole('link', { name: '/src/login.test.ts' }).click()
+      await page.waitForURL('**/workspace?view=shared&q=login.test.ts&source=main')
+      await page.getByText('1 found').waitFor()
+      await page.goto(`${fixture.url}/p/demo/board?task=T-8`)
+      await page.getByRole('dialog').getByRole('link', { name: 'T-1', exact: true }).click()
+      await page.waitForURL('**/board?task=T-1')
+      expect(errors()).toEqual([])
+    }))
+
   it('switches themes and remembers the choice', () =>
     using({}, async ({ page }) => {
       await page.goto(`${fixture.url}/p/demo/fleet`)
@@ -294,7 +366,7 @@ describe('schedules', () => {
         await sent
       }
       await page.keyboard.press('Escape')
-      await page.getByRole('button', { name: 'New schedule' }).click()
+      await page.getByRole('button', { name: 'New schedule…' }).click()
       const form = page.getByRole('dialog', { name: 'New schedule' })
       await form.getByLabel('Name').fill('weekly')
       await form.getByLabel(/^Cron/).fill('0 4 * * 1')

@@ -1,13 +1,14 @@
 /** The waterfall on the page of a turn: every kind of span, zoom by mouse and keyboard, details, and ten thousand spans. */
 import { beforeAll, describe, expect, it } from 'vitest'
 import { screenshot } from './support/browser.js'
-import { openLive, page, tab } from './support/one-tab.js'
+import { fixture, openLive, page, tab } from './support/one-tab.js'
 import { longTurn } from './support/spans-data.js'
 import { turnId } from './support/strings.js'
 
 beforeAll(async () => {
-  // The turn still runs: with time, its axis would grow.
+  // The turn still runs: with time, on the clock of the page or of the server, its axis would grow.
   await page.clock.setFixedTime(new Date())
+  fixture.hasDate = false
   await openLive()
 })
 
@@ -41,10 +42,13 @@ describe('the waterfall of a turn', () => {
   })
 
   it('a row opens its details: tokens, cost, first token, tries, arguments and result, and the child turn', async () => {
-    await row(/^Step: model: 8.0 s/).click()
+    await row(/^Step: model: 8.0 s, from/).click()
     const details = section().getByRole('region', { name: 'Selected span' })
     for (const words of ['sonnet', 'after 1.9 s', '12k', '$0.08', '2'])
       await details.getByText(words, { exact: true }).waitFor()
+    await details.getByText('The test waits for a fixed time.').waitFor()
+    await details.getByText('Prompt: 1 card').click()
+    await details.getByText('Make the login test pass on CI.').waitFor()
     await row(/^run_tests/).click()
     await details.getByText('Arguments').waitFor()
     await row(/^Child turn/).click()
@@ -57,7 +61,7 @@ describe('the waterfall of a turn', () => {
     const all = await axis()
     await section().getByRole('button', { name: 'Zoom in' }).click()
     await expect.poll(axis).not.toEqual(all)
-    await row(/^Step: model: 8.0 s/).focus()
+    await row(/^Step: model: 8.0 s, from/).focus()
     await page.keyboard.press('0')
     await expect.poll(axis).toEqual(all)
     await page.keyboard.press('+')

@@ -160,12 +160,15 @@ const modelAgents: Readonly<Record<string, ModelAgent>> = {
   }),
 }
 
-export function programFile(script: string, description: string): string {
-  return `---
-description: ${quoted(description)}
-command: [sh, -c, ${quoted(script)}]
-worker_target: ${targets.programs}
----
+export function programFile(script: string, description: string, settings: readonly string[] = []): string {
+  return `${[
+    '---',
+    `description: ${quoted(description)}`,
+    `command: [sh, -c, ${quoted(script)}]`,
+    `worker_target: ${targets.programs}`,
+    ...settings,
+    '---',
+  ].join('\n')}
 `
 }
 

@@ -163,8 +163,8 @@ async function report({ db, elapsedMs }: Performance, context: Context, start: M
     tasks[status] = (tasks[status] ?? 0) + 1
   }
   const seconds = elapsedMs() / 1_000
-  const differing = await differingReplays(context)
-  const table = finalTable({ check, faults: context.faults, tasks, differing: differing.length, seconds })
+  const { differing, exact } = await replayAll(context)
+  const table = finalTable({ check, faults: context.faults, tasks, exact, seconds })
   process.stdout.write(`\n${table.join('\n')}\n\n`)
   for (const why of context.failures) process.stdout.write(`a scenario failed: ${why}\n`)
   if (check.stuck.length + check.lost.length + differing.length + context.failures.length === 0) return 0
@@ -173,15 +173,21 @@ async function report({ db, elapsedMs }: Performance, context: Context, start: M
   return 1
 }
 
-/** The turns that do not replay to the same deliverable, each with its first difference. */
-async function differingReplays({ client, turnIds }: Context): Promise<string[]> {
-  const found: string[] = []
+/**
+ * The turns that do not replay to the same deliverable, each with its first difference, and how many of each kind do. The code of a function is not
+ * part of its trail: only the form of its deliverable is compared.
+ */
+async function replayAll({ client, turnIds }: Context) {
+  const differing: string[] = []
+  const exact: Record<string, number> = {}
   for (const turn of turnIds) {
     const route = 'GET /projects/:project/turns/:turn/replay'
-    const { result, difference } = await client.insist(route, { params: { turn } })
-    if (result === 'differs') found.push(`${turn} (${JSON.stringify(difference)})`)
+    const { result, difference, executor, rerun } = await client.insist(route, { params: { turn } })
+    const kind = rerun ? executor : `${executor} (form only)`
+    if (result === 'differs') differing.push(`${turn} (${JSON.stringify(difference)})`)
+    else exact[kind] = (exact[kind] ?? 0) + 1
   }
-  return found
+  return { differing, exact }
 }
 
 /** Keeps the server running if the user wants to look around. */

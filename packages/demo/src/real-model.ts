@@ -9,7 +9,7 @@ export interface DemoModel {
   readonly real?: RealModel
 }
 
-export interface RealModel {
+interface RealModel {
   /** `provider/model`, as in an agent file. */
   readonly name: string
   readonly maxTokens: number

@@ -44,12 +44,12 @@ export interface Totals {
   readonly check: TurnCheck
   readonly faults: Readonly<Record<string, number>>
   readonly tasks: Readonly<Record<string, number>>
-  /** How many turns did not replay to the same deliverable. */
-  readonly differing: number
+  /** How many turns of each kind replayed to the same deliverable. */
+  readonly exact: Readonly<Record<string, number>>
   readonly seconds: number
 }
 
-export function finalTable({ check, faults, tasks, differing, seconds }: Totals): string[] {
+export function finalTable({ check, faults, tasks, exact, seconds }: Totals): string[] {
   const list = (counts: Readonly<Record<string, number>>) =>
     Object.entries(counts)
       .map(([name, times]) => `${name} ${times}`)
@@ -65,6 +65,6 @@ export function finalTable({ check, faults, tasks, differing, seconds }: Totals)
     ['task events per turn', String(perTurn)],
     ['stuck', String(check.stuck.length)],
     ['lost', String(check.lost.length)],
-    ['replayed exactly', `${check.turns - differing} of ${check.turns}`],
+    ['replayed exactly', `${Object.values(exact).reduce((sum, n) => sum + n, 0)} of ${check.turns}: ${list(exact)}`],
   ])
 }

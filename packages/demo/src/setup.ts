@@ -2,9 +2,11 @@
  * What the demo and chaos both need: the folder with its project, the fake model provider and tools, and the running server.
  * `close` releases everything in reverse order, also when opening fails half way.
  */
-import { appendFileSync } from 'node:fs'
+import { execFile } from 'node:child_process'
+import { appendFileSync, existsSync } from 'node:fs'
 import { truncate } from 'node:fs/promises'
 import { resolve } from 'node:path'
+import { promisify } from 'node:util'
 import { errorMessage, systemClock, systemRandom, type Log } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
 import { openFakeServer } from './fakes/server.js'
@@ -65,6 +67,7 @@ async function openIn(path: string, options: SetupOptions): Promise<Setup> {
     appendFileSync(folder.logFile, '')
     await truncate(folder.logFile)
     await writeProject(folder.project, options.files)
+    await acceptFiles(folder, options)
     const ports = { clock: systemClock, random: systemRandom }
     const tool = openFakeTools({ ...ports, ...options, folder: folder.project })
     const fakes = await openFakeServer({ ...ports, log, tool })
@@ -80,6 +83,15 @@ async function openIn(path: string, options: SetupOptions): Promise<Setup> {
     await close()
     throw error
   }
+}
+
+const acceptMs = 60_000
+
+/** `up` would hold back the files that the demo wrote while turns of a killed demo are open. */
+async function acceptFiles({ project, dataDir }: DemoFolder, { program, env }: SetupOptions): Promise<void> {
+  if (!existsSync(dataDir)) return
+  const args = [...program, 'trust', '--yes', '--data', dataDir]
+  await promisify(execFile)(process.execPath, args, { cwd: project, env: withoutSettings(env), timeout: acceptMs })
 }
 
 /** The demo has its own settings; those of the user's environment do not apply. */

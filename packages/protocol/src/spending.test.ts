@@ -76,6 +76,9 @@ describe('spending', () => {
       'fresh tokens 1,500 of 1,000 (set by config/budget-policy.json, for all runs of the task); ' +
         'working time 61 s of 600 s (set by "budget" of the agent file); exceeded: tokens',
     )
+    expect(turnLimits({ ...turn, exceeded_keys: ['cost_micros', 'wall_ms'] })).toMatch(
+      /; exceeded: cost, working time$/,
+    )
     expect(turnLimits({ ...turn, parent_budget_id: 'turn-1' })).toContain('(set by the budget of the parent turn)')
     expect(turnLimits({ ...turn, tokens: none, wall_ms: none })).toBeNull()
     expect(turnLimits(null)).toBeNull()

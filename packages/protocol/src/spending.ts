@@ -22,9 +22,12 @@ export interface SpendingTask {
 /** Millionths of a dollar, to the cent. */
 export function dollars(micros: number): string {
   if (micros > 0 && micros < 5_000) return '<$0.01'
-  const digits = { minimumFractionDigits: 2, maximumFractionDigits: 2 }
-  return `$${(micros / 1_000_000).toLocaleString('en-US', digits)}`
+  const cents = Math.round(micros / 10_000)
+  return `$${count(Math.floor(cents / 100))}.${String(cents % 100).padStart(2, '0')}`
 }
+
+/** The cost of single turns: with four decimal places below one cent, so that they can be compared. */
+export const turnCost = (micros: number): string => `$${(micros / 1e6).toFixed(micros < 10_000 ? 4 : 2)}`
 
 /** The money spent, and its limit. The cost of the current run is added to the budget when the run ends. */
 export function moneySpent({ budget, costMicros = null, runs }: SpendingTask): string {
@@ -79,6 +82,11 @@ export function taskLimits({ agent, costMicros, elapsedMs, limits, retryCount, t
 
 const budgetUnits = { tokens: 'tokens', cost_micros: 'micros', wall_ms: 'ms' } as const
 type BudgetKey = keyof typeof budgetUnits
+const budgetWords: Readonly<Record<BudgetKey, string>> = {
+  tokens: 'tokens',
+  cost_micros: 'cost',
+  wall_ms: 'working time',
+}
 
 /** Every limit of a turn with what was used of it and what sets it, and the limits that it exceeded; null without a limit. */
 export function turnLimits(budget: TurnDetail['budget']): string | null {
@@ -102,7 +110,7 @@ export function turnLimits(budget: TurnDetail['budget']): string | null {
   ] as const
   const texts = parts.flatMap(([limits, by]) => (limits.length === 0 ? [] : [`${limits.join(', ')} (set by ${by})`]))
   if (texts.length === 0) return null
-  return `${texts.join('; ')}${over.length === 0 ? '' : `; exceeded: ${over.join(', ')}`}`
+  return `${texts.join('; ')}${over.length === 0 ? '' : `; exceeded: ${over.map((key) => budgetWords[key]).join(', ')}`}`
 }
 
 /** Tokens of a turn by kind. */

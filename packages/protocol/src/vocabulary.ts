@@ -7,6 +7,9 @@ export const inboxStatuses = ['queued', 'pending', 'processing', 'consumed', 'sk
 export const messageTypes = ['turn', 'ui_action', 'tool_result', 'timeout', 'stop'] as const
 export type MessageType = (typeof messageTypes)[number]
 
+/** The most characters of a message to a turn. */
+export const messageMaxChars = 8_000
+
 /** How a turn ended, as its task event says it. */
 export const outcomes = ['success', 'failed', 'timeout', 'canceled'] as const
 export type Outcome = (typeof outcomes)[number]
@@ -24,6 +27,9 @@ export type DegradeAction = (typeof degradeActions)[number]
 /** What happens to a call that a spending limit does not cover. `hold`: the turn waits for the next period. */
 export const spendingActions = ['hold', ...degradeActions] as const
 export type SpendingAction = (typeof spendingActions)[number]
+
+/** What a task waits for if a person has to act: the values of `waitCode`. */
+export const personWaits = ['approval', 'review', 'merge', 'held', 'person'] as const
 
 /** Kinds of deliverables: what the agent made, or what there is if the turn did not succeed. */
 export const deliverableKinds = ['result', 'fallback'] as const
@@ -134,6 +140,24 @@ export const mergeModes = ['auto', 'review', 'never'] as const
 export type MergeMode = (typeof mergeModes)[number]
 
 export type TaskAction = (typeof taskActions)[number]
+/** The actions that run on many tasks at once: `done` needs evidence, and a person claims one task at a time. */
+export const bulkTaskActions = taskActions.filter(
+  (action): action is Exclude<TaskAction, 'done' | 'claim'> => action !== 'done' && action !== 'claim',
+)
+export type BulkTaskAction = (typeof bulkTaskActions)[number]
+export const bulkTurnActions = ['stop', 'retry'] as const
+export type BulkTurnAction = (typeof bulkTurnActions)[number]
+/** What a bulk action did, or would do, to a row. */
+export const bulkResults = ['affected', 'unaffected', 'failed'] as const
+export type BulkResult = (typeof bulkResults)[number]
+/** The most turns or tasks that one request changes. */
+export const bulkMax = 1_000
+
+export function bulkCounts(rows: readonly { readonly result: BulkResult }[]): Record<BulkResult, number> {
+  const counts = { affected: 0, unaffected: 0, failed: 0 }
+  for (const { result } of rows) counts[result] += 1
+  return counts
+}
 
 /** What a schedule does with instants that passed while no PMO ran. */
 export const missedPolicies = ['skip', 'latest', 'all'] as const
@@ -147,3 +171,33 @@ export const fireStatuses = ['started', 'waiting', 'skipped', 'failed'] as const
 
 export const healthStates = ['ok', 'degraded', 'failed'] as const
 export type HealthState = (typeof healthStates)[number]
+
+/** What a check of an evaluation looks at. */
+export const evalCheckKinds = [
+  'contains',
+  'not_contains',
+  'equals',
+  'matches',
+  'fields',
+  'json_schema',
+  'max_cost_usd',
+  'max_seconds',
+  'max_tokens',
+  'command',
+  'judge',
+] as const
+export type EvalCheckKind = (typeof evalCheckKinds)[number]
+export const evalRunStatuses = ['open', 'stopping', 'done', 'stopped'] as const
+/** `judging`: the turn has ended, and a judge has not answered yet. `skipped`: the run was stopped first. */
+export const evalResultStatuses = ['waiting', 'started', 'judging', 'done', 'skipped'] as const
+/** Together they bound a run of a suite: its rows, its turns, and the size of its pages. */
+export const evalLimits = {
+  cases: 1_000,
+  variants: 8,
+  repeat: 20,
+  results: 10_000,
+  checks: 20,
+  concurrency: 32,
+  /** Regressions, improvements or missing cases that a comparison names. */
+  changes: 1_000,
+} as const

@@ -27,6 +27,8 @@ const packages = [
 const here = fileURLToPath(new URL('.', import.meta.url))
 // On the repository's disk: a temporary folder may be memory, where Restate's syncs would cost nothing.
 const scratch = fileURLToPath(new URL('../.peers/', import.meta.url))
+/** A peer gets as large a young generation as Bellwether. */
+const heapFlags = process.execArgv.filter((flag) => flag.startsWith('--max-semi-space-size'))
 const installedMark = `${here}node_modules/.bench-installed`
 const installMaxMs = 300_000 // 250 MB, most of it Restate's server
 const childMaxMs = 60_000 // a scenario takes at most 30 s, starting and stopping the rest
@@ -84,7 +86,7 @@ export async function runPeer(name: PeerName, scenario: Scenario, { databaseUrl,
 
 async function figuresOf(name: PeerName, order: string): Promise<Figures> {
   // Its own process group, so that nothing it starts outlives it. It exits when its stdin closes.
-  const child = spawn(process.execPath, ['--import', import.meta.resolve('tsx'), `${here}${name}.mjs`, order], {
+  const child = spawn(process.execPath, [...heapFlags, '--import', import.meta.resolve('tsx'), `${here}${name}.mjs`, order], {
     cwd: here,
     stdio: ['pipe', 'pipe', 'pipe'],
     detached: true,

@@ -15,7 +15,7 @@ export const directoriesOf = (files: number): number => (files / filesPerTop) * 
 
 export const topOf = (top: number): string => `/d${String(top).padStart(5, '0')}`
 
-export function directoryOf(file: number): string {
+function directoryOf(file: number): string {
   return `${topOf(Math.floor(file / filesPerTop))}/s${Math.floor(file / perDirectory) % 4}`
 }
 

@@ -11,7 +11,7 @@ import { errorMessage } from '@bellwether/base'
 import { filesPerTop, topOf, type Corpus } from './corpus.js'
 import { median, mustBe, round, timeCommand } from './timing.js'
 
-export interface PeerFigures {
+interface PeerFigures {
   readonly version: string
   readonly dir_ms: number
   readonly search_ms: number

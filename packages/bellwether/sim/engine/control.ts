@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs'
 import pg from 'pg'
 import type { Queryable, Statement } from '../../src/ports/database/database.js'
 
-export interface Answer {
+interface Answer {
   readonly rows: object[]
   /** The command tag of the server: a COMMIT of a failed transaction returns ROLLBACK. */
   readonly command: string

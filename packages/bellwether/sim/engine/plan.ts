@@ -5,7 +5,7 @@
  */
 import fc from 'fast-check'
 
-export type Place = number | { readonly fibre: string; readonly nth: number }
+type Place = number | { readonly fibre: string; readonly nth: number }
 
 export type Fault =
   /** Abandons the fibre at this place: its backend dies, its JavaScript never continues. */

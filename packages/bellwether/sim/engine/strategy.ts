@@ -14,7 +14,7 @@ export interface Choice {
 /** Returns the index of the choice. Choices of one fibre are adjacent, and fibres keep their spawn order. */
 export type Strategy = (choices: readonly Choice[], step: number) => number
 
-export function uniform(random: Prng): Strategy {
+function uniform(random: Prng): Strategy {
   return (choices) => within(choices, random, pick([...new Set(choices.map(({ fibre }) => fibre))], random))
 }
 

@@ -76,6 +76,10 @@ export const groups: readonly Group[] = [
         about: 'start turns and tasks by the clock: list, add, pause, run',
         load: async () => (await import('./work/schedule.js')).scheduleCommand,
       },
+      eval: {
+        about: 'run suites of recorded inputs with checks; compare agents, prompts and runs',
+        load: async () => (await import('./work/eval.js')).evalCommand,
+      },
       questions: {
         about: 'questions of agents to people: list, answer, decline',
         load: async () => (await import('./work/questions.js')).questionsCommand,
@@ -104,6 +108,10 @@ export const groups: readonly Group[] = [
       quotas: {
         about: 'accounts that reached a limit, and spending limits: list, lift',
         load: async () => (await import('./observe/quotas.js')).quotasCommand,
+      },
+      trends: {
+        about: 'turns, times, costs and queue over time; by agent, model or day, or as CSV',
+        load: async () => (await import('./observe/trends.js')).trendsCommand,
       },
       logs: {
         about: 'the log of the `up` of this folder; live with --follow',

@@ -48,7 +48,11 @@ const examples: Readonly<Record<string, readonly string[]>> = {
     'bellwether turn show TURN --json',
   ],
   'turn watch': ['bellwether turn watch TURN', 'bellwether turn watch TURN --jsonl'],
-  'turn retry': ['bellwether turn retry TURN', 'bellwether turn retry TURN --max-seconds 600 --no-wait'],
+  'turn retry': [
+    'bellwether turn retry TURN',
+    'bellwether turn retry TURN --max-seconds 600 --no-wait',
+    'bellwether turn retry --all --status failed --since 1h --dry-run',
+  ],
   'turn say': [
     'bellwether turn say TURN "use the old route"',
     'bellwether turn say TURN --now "stop, the branch is wrong"',
@@ -61,7 +65,11 @@ const examples: Readonly<Record<string, readonly string[]>> = {
   'turn fork': ['bellwether turn fork TURN --at 2', 'bellwether turn fork TURN --at 0 --edit edit.json --no-wait'],
   'turn export': ['bellwether turn export TURN > trail.json'],
   'turn import': ['bellwether turn import trail.json', 'bellwether turn import trail.json --project second'],
-  'turn stop': ['bellwether turn stop TURN --reason "no longer needed"'],
+  'turn stop': [
+    'bellwether turn stop TURN --reason "no longer needed"',
+    'bellwether turn stop --all --agent coder --since 1h --dry-run',
+    'bellwether turn stop --all --agent coder --since 1h --yes',
+  ],
   task: ['bellwether task add "Fix the gate" --agent coder', 'bellwether task list', 'bellwether task show T-1'],
   'task add': [
     'bellwether task add "Fix the gate" --agent coder --instruction "The gate squeaks. Oil it."',
@@ -90,6 +98,10 @@ const examples: Readonly<Record<string, readonly string[]>> = {
   'task abort': ['bellwether task abort T-1 --reason "no longer needed"'],
   'task done': ['bellwether task done T-1 --file notes/gate.md --note "by hand"'],
   'task retry': ['bellwether task retry T-1', 'bellwether task retry T-1 --agent reviewer --fresh-budget'],
+  'task bulk': [
+    'bellwether task bulk retry --all --status blocked --dry-run',
+    'bellwether task bulk prioritize T-1 T-2 --priority 5 --yes',
+  ],
   'task pause': ['bellwether task pause --reason "release day"'],
   'task resume': ['bellwether task resume'],
   'task dispatch': [
@@ -127,6 +139,15 @@ const examples: Readonly<Record<string, readonly string[]>> = {
     'bellwether schedule history nightly',
     'bellwether schedule history nightly --limit 100 --jsonl',
   ],
+  eval: ['bellwether eval run support', 'bellwether eval list', 'bellwether eval show RUN --against last'],
+  'eval list': ['bellwether eval list', 'bellwether eval list support --json'],
+  'eval run': [
+    'bellwether eval run support',
+    'bellwether eval run support --variant terse --repeat 5 --max-cost 2',
+    'bellwether eval run support --against last --json   # in CI: exit code 1 if a check failed or a case became worse',
+  ],
+  'eval show': ['bellwether eval show RUN', 'bellwether eval show RUN --against last'],
+  'eval stop': ['bellwether eval stop RUN'],
   questions: ['bellwether questions', 'bellwether questions answer QUESTION yes'],
   'questions list': ['bellwether questions list', 'bellwether questions list --json'],
   'questions answer': [
@@ -137,6 +158,7 @@ const examples: Readonly<Record<string, readonly string[]>> = {
   quotas: ['bellwether quotas', 'bellwether quotas lift ACCOUNT'],
   'quotas list': ['bellwether quotas list', 'bellwether quotas list --json'],
   'quotas lift': ['bellwether quotas lift ACCOUNT'],
+  trends: ['bellwether trends', 'bellwether trends --since 7d --by agent', 'bellwether trends --since 90d --csv'],
   approvals: ['bellwether approvals', 'bellwether approvals allow APPROVAL'],
   'approvals list': ['bellwether approvals list', 'bellwether approvals list --all --json'],
   'approvals allow': [

@@ -15,6 +15,9 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 })
 // Lost log output is not a reason to exit.
 process.stderr.on('error', () => undefined)
+// Help and the version start no program.
+if (words[0] !== undefined && words[0] in commands)
+  (await import('../ports/search-path.js')).separateSearchPath(process.cwd())
 const code = await run(words)
 // Exit explicitly after the output is flushed, because agent code may leave timers and sockets open.
 process.stdout.write('', () => process.exit(code))

@@ -1,10 +1,10 @@
 /** Finds and runs a command, and reports wrong usage with a suggestion. Returns the exit code: 0 success, 1 failure, 2 wrong usage. */
 import { Command, CommanderError } from 'commander'
-import { nearest } from '../settings/nearest.js'
+import { similar } from '../settings/nearest.js'
 import { commands, groups } from './commands.js'
 import { examplesOf } from './examples.js'
 import { version } from '../settings/version.js'
-import { exitCodes, printError } from './shared/output.js'
+import { asTyped, exitCodes, printError } from './shared/output.js'
 import { plain } from '../client/sanitize.js'
 
 async function build(name: string, verb: string | undefined, finish: (code: number) => void): Promise<Command> {
@@ -35,13 +35,18 @@ function suggestion(program: Command, error: CommanderError, args: readonly stri
   // A command with a default verb parses a mistyped verb as an extra argument.
   const verb = error.code === 'commander.excessArguments' && inner === outer ? args[1] : undefined
   const mistyped = error.code === 'commander.unknownCommand' ? wrong : verb
-  if (mistyped !== undefined && verbs.length > 0) return `Did you mean: ${path(outer)} ${nearest(mistyped, verbs)}?`
+  const meant = mistyped === undefined ? undefined : similar(mistyped, verbs)
+  if (meant !== undefined) return `Did you mean: ${path(outer)} ${meant}?`
+  if (mistyped !== undefined && verbs.length > 0) return `It has: ${verbs.join(', ')}. See: ${path(outer)} --help`
   if (wrong !== undefined && error.code === 'commander.unknownOption') {
-    const options = ['--help', ...inner.options.flatMap((option) => option.long ?? [])]
-    return `Did you mean ${nearest(wrong, options)}?`
+    const options = ['--help', ...inner.options.flatMap((option) => option.long ?? [])].map(bare)
+    const option = similar(bare(wrong), options)
+    if (option !== undefined) return `Did you mean --${option}?`
   }
   return `See: ${path(inner)} --help`
 }
+
+const bare = (option: string) => option.replace(/^-+/, '')
 
 /** The command with its parents, as one types it. */
 function path(command: Command): string {
@@ -54,7 +59,7 @@ export async function run(typed: readonly string[]): Promise<number> {
   const [name] = args
   if (name === '--version' || name === '-V') return printHelp(`${version()}\n`)
   if (name === undefined || name === '--help' || name === '-h' || name === 'help') return printHelp(firstPage())
-  if (!Object.hasOwn(commands, name)) return unknown(name)
+  if (!Object.hasOwn(commands, name)) return unknown(name, args.slice(1))
   let code: number = exitCodes.ok
   const program = await build(name, args[1], (result) => {
     code = result
@@ -66,7 +71,7 @@ export async function run(typed: readonly string[]): Promise<number> {
     if (!(error instanceof CommanderError)) return printError(error)
     // Without a verb, the parser has printed the help.
     if (error.exitCode === 0 || error.code === 'commander.help') return exitCodes.ok
-    process.stderr.write(`${plain(error.message)}\n${plain(suggestion(program, error, args))}\n`)
+    process.stderr.write(`${plain(error.message)}\n${asTyped(plain(suggestion(program, error, args)))}\n`)
     return exitCodes.usage
   }
 }
@@ -76,12 +81,37 @@ function printHelp(text: string): number {
   return exitCodes.ok
 }
 
-function unknown(name: string): number {
+/** What people type who know other programs. */
+const known: Readonly<Record<string, string>> = {
+  run: 'turn run',
+  show: 'turn show',
+  watch: 'turn watch',
+  stop: 'turn stop',
+  add: 'task add',
+  list: 'task list',
+  ls: 'task list',
+  start: 'up',
+  serve: 'server',
+  status: 'agents',
+  ps: 'agents',
+  answer: 'questions answer',
+  approve: 'approvals allow',
+  allow: 'approvals allow',
+}
+
+function unknown(name: string, rest: readonly string[]): number {
   const isOption = name.startsWith('-')
-  const close = nearest(name, isOption ? ['--help', '--version'] : [...Object.keys(commands), 'help'])
-  process.stderr.write(
-    `error: unknown ${isOption ? 'option' : 'command'} '${plain(name)}'\nDid you mean: bellwether ${close}?\n`,
-  )
+  const command = rest.find((word) => Object.hasOwn(commands, word))
+  const meant = Object.hasOwn(known, name)
+    ? known[name]
+    : similar(name, isOption ? ['--help', '--version'] : [...Object.keys(commands), 'help'])
+  const hint =
+    meant !== undefined
+      ? `Did you mean: bellwether ${meant}?`
+      : isOption && command !== undefined
+        ? `Options come after the command: bellwether ${[...rest, name].map(plain).join(' ')}`
+        : 'See: bellwether --help'
+  process.stderr.write(`error: unknown ${isOption ? 'option' : 'command'} '${plain(name)}'\n${asTyped(hint)}\n`)
   return exitCodes.usage
 }
 

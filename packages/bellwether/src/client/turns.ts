@@ -3,7 +3,7 @@
  * second turn; a wait ends at its deadline, whatever the server does.
  */
 import { linkAbort, type Clock } from '@bellwether/base'
-import type { ResponseOf, BodyFor, ProjectEvent, TurnDetail } from '@bellwether/protocol/http'
+import type { BodyFor, ProjectEvent, TurnDetail } from '@bellwether/protocol/http'
 import { reconnectBackoff, retryUntil } from '../ports/retry.js'
 import { responseMs, type Client } from './client.js'
 
@@ -21,48 +21,36 @@ const holdSeconds = 30
 // A stopping server answers waiting requests at once; the pause limits how often it is called.
 const pauseMs = 500
 
-/** Requests with the same `idempotencyKey` start one turn. */
-export function startTurn(
-  client: Client,
-  agent: string,
-  body: NewTurn,
+/** Repeats a request until the server has answered it. Requests with the same `idempotencyKey` start one turn. */
+function once<T>(
   idempotencyKey: string,
-  ports: WaitPorts,
-): Promise<ResponseOf<'POST /projects/:project/agents/:agent/turns'>> {
-  const request = { params: { agent }, body, idempotencyKey, signal: ports.signal }
-  const call = () => client.ask('POST /projects/:project/agents/:agent/turns', request)
-  return retryUntil({ backoff: reconnectBackoff, maxMs: responseMs }, call, ports)
+  { clock, signal }: WaitPorts,
+  ask: (request: { readonly idempotencyKey: string; readonly signal: AbortSignal }) => Promise<T>,
+): Promise<T> {
+  const window = { backoff: reconnectBackoff, maxMs: responseMs }
+  return retryUntil(window, () => ask({ idempotencyKey, signal }), { clock, signal })
 }
+
+export const startTurn = (client: Client, agent: string, body: NewTurn, key: string, ports: WaitPorts) =>
+  once(key, ports, (request) =>
+    client.ask('POST /projects/:project/agents/:agent/turns', { params: { agent }, body, ...request }),
+  )
 
 export type FollowUp = BodyFor<'POST /projects/:project/turns/:turn/continue'>
 
-/** Starts a follow-up of an ended turn. Requests with the same `idempotencyKey` start one. */
-export function followUp(
-  client: Client,
-  turn: string,
-  body: FollowUp,
-  idempotencyKey: string,
-  ports: WaitPorts,
-): Promise<ResponseOf<'POST /projects/:project/turns/:turn/continue'>> {
-  const request = { params: { turn }, body, idempotencyKey, signal: ports.signal }
-  const call = () => client.ask('POST /projects/:project/turns/:turn/continue', request)
-  return retryUntil({ backoff: reconnectBackoff, maxMs: responseMs }, call, ports)
-}
+/** Starts a follow-up of an ended turn. */
+export const followUp = (client: Client, turn: string, body: FollowUp, key: string, ports: WaitPorts) =>
+  once(key, ports, (request) =>
+    client.ask('POST /projects/:project/turns/:turn/continue', { params: { turn }, body, ...request }),
+  )
 
 export type Fork = BodyFor<'POST /projects/:project/turns/:turn/fork'>
 
-/** Starts a turn from a step of an ended one. Requests with the same `idempotencyKey` start one. */
-export function forkTurn(
-  client: Client,
-  turn: string,
-  body: Fork,
-  idempotencyKey: string,
-  ports: WaitPorts,
-): Promise<ResponseOf<'POST /projects/:project/turns/:turn/fork'>> {
-  const request = { params: { turn }, body, idempotencyKey, signal: ports.signal }
-  const call = () => client.ask('POST /projects/:project/turns/:turn/fork', request)
-  return retryUntil({ backoff: reconnectBackoff, maxMs: responseMs }, call, ports)
-}
+/** Starts a turn from a step of an ended one. */
+export const forkTurn = (client: Client, turn: string, body: Fork, key: string, ports: WaitPorts) =>
+  once(key, ports, (request) =>
+    client.ask('POST /projects/:project/turns/:turn/fork', { params: { turn }, body, ...request }),
+  )
 
 /** The turn, when it has ended or after `wait` seconds. */
 export function readTurn(client: Client, turn: string, wait = 0, signal?: AbortSignal): Promise<TurnDetail> {

@@ -106,6 +106,13 @@ export function notFound(what: string): Terminal {
   return new Terminal(`${what} does not exist`, { code: 'not_found' })
 }
 
+export function noTurn(turn: string, project: string): Terminal {
+  return new Terminal(`Turn "${turn}" in project "${project}" does not exist`, {
+    code: 'not_found',
+    hint: '`bellwether turn list` lists the turns of the project',
+  })
+}
+
 /** A signal that aborts when the client disconnects or the server stops. Call `abort` when the request is done. */
 export function linkClient({ socket }: IncomingMessage, stopping: AbortSignal): Pick<LinkedAbort, 'signal' | 'abort'> {
   const link = linkAbort(stopping)

@@ -3,7 +3,8 @@
  * however its URL is spelled; every body, header, connection and silence has a limit; an error never stops the server.
  * `makeApp` serves views only; server.ts serves everything.
  */
-import type { Socket } from 'node:net'
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
+import { isIP, type Socket } from 'node:net'
 import type { Log } from '@bellwether/base'
 import { apiBase, Terminal } from '@bellwether/protocol'
 import { bodyBytes, problemType, type Problem } from '@bellwether/protocol/http'
@@ -53,6 +54,8 @@ export interface ServerLimits {
   readonly connectionsPerAddress: number
   /** Connections that only this machine can use: its workers, commands and health checks. */
   readonly connectionsLocal: number
+  /** Requests that a connection may send before it has read the responses. */
+  readonly pipelined: number
 }
 
 export const serverLimits: ServerLimits = {
@@ -61,6 +64,8 @@ export const serverLimits: ServerLimits = {
   connections: 4_096,
   connectionsPerAddress: 1_024,
   connectionsLocal: 256,
+  // Browsers and our clients send one at a time. Node handles all requests of 64 KiB before it looks at another connection.
+  pipelined: 16,
 }
 
 declare module 'fastify' {
@@ -122,6 +127,9 @@ export function bareApp(options: BareOptions): FastifyInstance {
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 512, querystringParser: parseQuery },
   })
   limitConnections(app, limits)
+  limitPipelining(app, limits)
+  if (proxies.length > 0)
+    app.server.prependListener('request', ({ headers }: IncomingMessage) => checkForwarded(headers))
   /** Why a request is refused that fails before any hook: it counts like every other one. */
   function refusalOf(request: FastifyRequest): unknown {
     try {
@@ -135,6 +143,7 @@ export function bareApp(options: BareOptions): FastifyInstance {
   app.decorateRequest('grant')
   app.decorateRequest('refusal', null)
   app.decorateRequest('actor', null)
+  app.decorateRequest('auditedChanges', null)
   app.removeAllContentTypeParsers()
   // Every body is parsed as JSON, whatever its content type; an empty body counts as absent.
   app.addContentTypeParser('*', { parseAs: 'buffer' }, async (request: FastifyRequest, body: Buffer) => {
@@ -206,6 +215,24 @@ function sendError(reply: FastifyReply, error: unknown): FastifyReply {
     .send(Buffer.from(JSON.stringify(problem)))
 }
 
+/**
+ * A client chooses the beginning of `X-Forwarded-For`, and a proxy may pass on all of it. Only the addresses at its end count: nothing else
+ * becomes the address of a client in limits and in the audit log.
+ */
+function checkForwarded(headers: IncomingMessage['headers']): void {
+  const values = [headers['x-forwarded-for'] ?? []].flat().join(',').split(',').map(addressIn)
+  const known = values.slice(values.lastIndexOf(undefined) + 1)
+  if (known.length > 0) headers['x-forwarded-for'] = known.join(', ')
+  else delete headers['x-forwarded-for']
+}
+
+/** Some proxies send the port too. */
+function addressIn(value: string): string | undefined {
+  const [, v4, v6] = /^(?:([\d.]+):\d+|\[([^\]]*)\](?::\d+)?)$/.exec(value.trim()) ?? []
+  const address = v4 ?? v6 ?? value.trim()
+  return isIP(address) === 0 ? undefined : address
+}
+
 const isLocal = (address: string) => address === '::1' || /^(?:::ffff:)?127\./.test(address)
 
 export interface ConnectionCount {
@@ -246,5 +273,23 @@ function limitConnections(app: FastifyInstance, limits: ServerLimits): void {
     const { isOver, leave } = connections.enter(socket.remoteAddress ?? '')
     socket.once('close', leave)
     if (isOver) socket.destroy()
+  })
+}
+
+/** Closes a connection that sends many requests without reading the responses. Runs before Fastify spends time on them. */
+function limitPipelining(app: FastifyInstance, { pipelined }: ServerLimits): void {
+  const handle = app.server.listeners('request')[0] as RequestListener
+  const unanswered = new WeakMap<Socket, number>()
+  const add = (socket: Socket, change: 1 | -1) => {
+    const count = (unanswered.get(socket) ?? 0) + change
+    unanswered.set(socket, count)
+    return count
+  }
+  app.server.removeAllListeners('request').on('request', (request: IncomingMessage, response: ServerResponse) => {
+    const { socket } = request
+    if (socket.destroyed) return
+    if (add(socket, 1) > pipelined) return void socket.destroy()
+    response.once('close', () => add(socket, -1))
+    handle(request, response)
   })
 }

@@ -97,7 +97,10 @@ export async function authorize(keys: Keys, headers: Headers): Promise<Grant> {
 /** For a request that waited: its key may have been revoked or rotated during the wait. */
 export function mustBeLive(grant: Grant): void {
   if (grant.isLive()) return
-  throw new Terminal('The key was revoked or rotated during the request', { code: 'unauthorized' })
+  throw new Terminal('The key was revoked or rotated during the request', {
+    code: 'unauthorized',
+    hint: 'repeat the request with a valid key',
+  })
 }
 
 export function mustReach(grant: Grant, view: string): void {

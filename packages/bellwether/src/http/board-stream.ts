@@ -2,10 +2,9 @@
  * The events of the board for readers of a stream. A change of the board wakes all streams, also a change that another process made;
  * the poll is for filesystems that do not report changes.
  */
-import type { Clock } from '@bellwether/base'
+import { type Clock, makeWake } from '@bellwether/base'
 import type { Feed } from '../board/log/feed.js'
 import type { Board } from '../board/log/task.js'
-import { makeWake } from '../ports/loop.js'
 import type { Stream, StreamEvent } from './sse.js'
 
 export interface BoardStreamParts {

@@ -88,6 +88,10 @@ async function unzipped(bytes: Buffer, encoding: string, bytesMax: number): Prom
   } catch (error) {
     const tooLarge = error instanceof RangeError || (error as { code?: unknown }).code === 'ERR_BUFFER_TOO_LARGE'
     if (tooLarge) throw new Terminal('The decompressed body is too large', { code: 'too_large', cause: error })
-    throw new InvalidInput(`The body is not valid ${encoding}`, { code: 'not_zipped', cause: error })
+    throw new InvalidInput(`The body is not valid ${encoding}, as its Content-Encoding says`, {
+      code: 'not_zipped',
+      cause: error,
+      hint: 'compress the body again, or send it without Content-Encoding',
+    })
   }
 }

@@ -2,6 +2,7 @@
  * Derives the OpenAPI 3.1 description from the HTTP contract. Nothing about a route is written here. Loaded by the first
  * request for the description, because most servers are never asked.
  */
+import { defined } from '@bellwether/base'
 import { problem, problemType, routes, type Route, type RouteKey } from '@bellwether/protocol/http'
 import { z } from 'zod'
 import { apiBase } from '@bellwether/protocol'
@@ -57,7 +58,7 @@ function operationOf(route: Route): object {
   const parameters = [...parametersOf(route.params, 'path'), ...parametersOf(route.query, 'query')]
   return {
     summary: route.summary,
-    ...(route.description === undefined ? {} : { description: route.description }),
+    ...defined({ description: route.description }),
     ...(parameters.length === 0 ? {} : { parameters }),
     ...(route.body === undefined
       ? {}

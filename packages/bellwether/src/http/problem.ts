@@ -36,8 +36,9 @@ export const problemStatuses: Readonly<Record<string, number>> = {
   duplicate_step: 409,
   duplicate_reservation: 409,
   task_exists: 409,
+  task_changed: 409,
   already_done: 409,
-  under_way: 409,
+  open_run: 409,
   claimed: 409,
   not_claimable: 409,
   not_ready: 409,
@@ -62,7 +63,7 @@ export class MissingFields extends InvalidInput {
   }
 }
 
-export function statusOf(error: unknown): number {
+function statusOf(error: unknown): number {
   if (error instanceof Terminal || error instanceof Retryable) {
     const known = problemStatuses[error.code]
     if (known !== undefined) return known

@@ -60,7 +60,7 @@ export const worstCases: Readonly<Record<KeyRole, string>> = {
   operator:
     'Make every agent of its projects do anything that agent and its tools can do (without a sandbox, a coding agent can do what its account can), with every worker target that the project may use; stop turns, answer questions, allow calls that wait for approval, finish or change tasks, end sessions of sensors, read all cards. Not: choose a command, a path or an environment variable, or create keys.',
   worker:
-    'Claim every turn of its targets and projects, read its cards, and end it with any result; call every tool; report every tool call; spend the budgets of the turns; read the cards and events of its projects. Limited to targets without a project, it has only the turns that it claims. Not: work on a turn that another worker has claimed, answer questions to people, decide about approvals, start turns, change agents or tasks, read the board.',
+    'Claim every turn of its targets and projects, read its cards, and end it with any result; call every tool; report every tool call; spend the budgets of the turns; start turns of all agents of a project as children of a turn that it claimed there, also on other targets; read the cards and events of its projects. Limited to targets without a project, it has only the turns that it claims and their children. Not: work on a turn that another worker has claimed, answer questions to people, decide about approvals, start other turns, change agents or tasks, read the board.',
   sensor:
     'Lie about the files of its view: tasks whose evidence comes from it can then be accepted or rejected wrongly. Not: read cards, turns or tasks, or reach another view.',
   reader:
@@ -72,7 +72,7 @@ export const worstCases: Readonly<Record<KeyRole, string>> = {
 const isRead = (method: string) => method === 'GET' || method === 'HEAD'
 
 /** `route`: the path in the contract. */
-export function ruleFor(route: string): Rule | undefined {
+function ruleFor(route: string): Rule | undefined {
   return rules.find(({ under }) => route === under || route.startsWith(`${under}/`))
 }
 

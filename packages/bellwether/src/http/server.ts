@@ -11,6 +11,7 @@ import { writeAudit, type AuditEntry } from '../kernel/access/audit-log.js'
 import { pingDatabase } from '../kernel/reads/database.js'
 import { targetsWithoutWorkers } from '../kernel/reads/gauges.js'
 import { coalesce } from '../kernel/coalesce.js'
+import type { Database } from '../ports/database/database.js'
 import type { Fusion } from '../view/fusion.js'
 import { withTimeout } from '../ports/retry.js'
 import { apiOf } from './api.js'
@@ -26,9 +27,11 @@ import { approvalRoutes } from './routes/approvals.js'
 import { batchRoutes } from './routes/batches.js'
 import { boardRoutes, type BoardParts } from './routes/board.js'
 import { cardRoutes } from './routes/cards.js'
+import { evalRoutes } from './routes/evals.js'
 import { eventRoutes } from './routes/events.js'
 import { healthRoutes, type HealthParts } from './routes/health.js'
 import { quotaRoutes } from './routes/quotas.js'
+import { trendRoutes } from './routes/trends.js'
 import { keyRoutes } from './routes/keys.js'
 import { browserSessionRoutes, loginPath, type ProviderSignIn } from './routes/browser-sessions.js'
 import { pipeRoutes } from './routes/pipe.js'
@@ -36,12 +39,15 @@ import { scheduleRoutes } from './routes/schedules.js'
 import { toolCallRoutes } from './routes/tool-calls.js'
 import { trailRoutes } from './routes/trails.js'
 import { transcriptRoutes, type TranscriptParts } from './routes/transcript.js'
+import { turnBulkRoutes } from './bulk/turn-bulk.js'
 import { turnRoutes } from './routes/turns.js'
 import { viewRoutes } from './routes/views.js'
 import { workerRoutes, type WorkerParts } from './routes/workers.js'
 
 export interface ServerOptions extends WorkerParts, NetworkOptions, Pick<TranscriptParts, 'bell'> {
   readonly keys: KeyStore
+  /** For probes and the audit log, which do not wait behind requests. Default: the database of the kernel. */
+  readonly ownDatabase?: Database | undefined
   readonly browserSessions: BrowserSessions
   /** The identity provider with which people sign in. */
   readonly signIn?: ProviderSignIn | undefined
@@ -64,7 +70,7 @@ export interface ServerOptions extends WorkerParts, NetworkOptions, Pick<Transcr
   readonly limits?: Partial<ServerLimits>
 }
 
-export interface RouteName {
+interface RouteName {
   readonly method: string
   /** For example `/api/v1/projects/:project/turns`. */
   readonly url: string
@@ -86,8 +92,11 @@ const fleetFactor = 10
 const anonymous: Rate = { perSecond: 200, burst: 1_000 }
 // Links that people open, per address.
 const signIns: Rate = { perSecond: 1, burst: 50 }
-// Bodies that are being read or handled, in bytes. Compressed ones count as large as they may become.
+// Bodies of requests that are being read or handled, and of responses that are being sent, in bytes. Compressed ones count as large as
+// they may become.
 const bodies = { total: 536_870_912, perKey: 67_108_864, perFleetKey: 268_435_456 } as const
+// Smaller responses are not counted: all connections together hold few of them.
+const countedBytes = 16_384
 // Refused requests in the audit log: enough to see an attack, too few to fill the log.
 const refusals = { perClient: { perSecond: 0.2, burst: 20 }, total: { perSecond: 2, burst: 200 } } as const
 // A key of 256 bits cannot be guessed; the limit keeps the log quiet.
@@ -102,7 +111,7 @@ const probeMs = 2_000
 const description = `${apiBase}/openapi.json`
 
 export function makeServer(options: ServerOptions): Server {
-  const { clock, log, kernel, keys, fusion, board } = options
+  const { clock, log, kernel, keys, fusion, board, ownDatabase = kernel.db } = options
   const rate = options.rate ?? defaultRate
   const byKey = makeBuckets(rate)
   const byFleetKey = makeBuckets({ perSecond: rate.perSecond * fleetFactor, burst: rate.burst * fleetFactor })
@@ -111,7 +120,7 @@ export function makeServer(options: ServerOptions): Server {
   const signInsByAddress = makeBuckets(options.rates?.signIns ?? signIns)
   const refusedByClient = makeBuckets(refusals.perClient)
   const refusedInTotal = makeBuckets(refusals.total)
-  const inFlight = makeShares('bytes of request bodies', bodies.total, 1_000)
+  const inFlight = makeShares('bytes of bodies', bodies.total, 1_000)
   let draining = false
   let open = 0
   let closed = () => {}
@@ -162,6 +171,13 @@ export function makeServer(options: ServerOptions): Server {
     reply.raw.once('close', inFlight.take(grant.keyId, bytes, perKey))
   }
 
+  /** Until a client has taken it, a response to a read costs memory. A write has taken effect, so its response is always sent. */
+  function holdResponse({ method, grant }: FastifyRequest, reply: FastifyReply, payload: unknown): void {
+    if (method !== 'GET' || (typeof payload !== 'string' && !Buffer.isBuffer(payload))) return
+    if (payload.length <= countedBytes || (grant as Grant | undefined) === undefined) return
+    reply.raw.once('close', inFlight.take(grant.keyId, payload.length, bodies.perKey))
+  }
+
   /** By the key, or for a browser by its session. An address that sends neither has a rate of its own. */
   async function grantOf(request: FastifyRequest): Promise<Grant> {
     const { headers, method, ip } = request
@@ -191,9 +207,10 @@ export function makeServer(options: ServerOptions): Server {
   })
   app.addHook('preValidation', checkShape)
   app.addHook('onSend', (request, reply) => audit(request, reply))
+  app.addHook('onSend', async (request, reply, payload) => holdResponse(request, reply, payload))
 
   const writeEntry = coalesce(async (entries: readonly AuditEntry[]) => {
-    await writeAudit(kernel.db, entries)
+    await writeAudit(ownDatabase, entries)
     return entries
   }, audits)
 
@@ -203,17 +220,20 @@ export function makeServer(options: ServerOptions): Server {
     const { grant } = request as { readonly grant?: Grant }
     if (grant === undefined && !isAuditedRefusal(request, reply)) return
     if (grant !== undefined && !isAuditedCall(request, route) && !isForged(request, reply, grant)) return
-    const entry: AuditEntry = {
+    const { method, refusal: code } = request
+    const path = request.url.split('?')[0]!
+    const changes = request.auditedChanges ?? [{ method, path, status: reply.statusCode, code }]
+    const entries = changes.map((change): AuditEntry => ({
       actor: grant?.keyId ?? request.actor?.id ?? 'unknown',
       name: grant?.name ?? request.actor?.name,
       role: grant?.role ?? null,
       address: request.ip,
-      method: request.method,
-      path: request.url.split('?')[0]!.slice(0, pathMax),
-      status: reply.statusCode,
-      code: request.refusal,
-    }
-    await writeEntry(entry).catch((error: unknown) => log.error({ err: error, entry }, 'cannot write the audit log'))
+      ...change,
+      path: change.path.slice(0, pathMax),
+    }))
+    await Promise.all(entries.map(writeEntry)).catch((error: unknown) =>
+      log.error({ err: error, entry: entries[0], entries: entries.length }, 'cannot write the audit log'),
+    )
   }
 
   const isAuditedCall = ({ method }: FastifyRequest, route: string | undefined) =>
@@ -228,14 +248,14 @@ export function makeServer(options: ServerOptions): Server {
   const isWithinBound = (client: string) =>
     refusedByClient.take(client, clock.monotonicMs()) === 0 && refusedInTotal.take('', clock.monotonicMs()) === 0
 
-  const targets = () => withTimeout(clock, probeMs, 'reading targets', targetsWithoutWorkers(kernel.db))
+  const targets = () => withTimeout(clock, probeMs, 'reading targets', targetsWithoutWorkers(ownDatabase))
   const unreadTargets = (error: unknown) => {
     log.warn({ err: error }, 'cannot read the targets without workers')
     return []
   }
   /** Whether the database answers, and which targets have no worker. */
   const readiness = async () => {
-    const probe = withTimeout(clock, probeMs, 'the database probe', pingDatabase(kernel.db))
+    const probe = withTimeout(clock, probeMs, 'the database probe', pingDatabase(ownDatabase))
     const database = await probe.then(
       () => true,
       () => false,
@@ -255,11 +275,13 @@ export function makeServer(options: ServerOptions): Server {
     for (const routes of [
       agentRoutes,
       turnRoutes,
+      turnBulkRoutes,
       trailRoutes,
       toolCallRoutes,
       approvalRoutes,
       batchRoutes,
       scheduleRoutes,
+      evalRoutes,
       cardRoutes,
       eventRoutes,
     ])
@@ -268,6 +290,7 @@ export function makeServer(options: ServerOptions): Server {
     transcriptRoutes(api, options)
     keyRoutes(api, options)
     quotaRoutes(api, options)
+    trendRoutes(api, options)
     browserSessionRoutes(api, options)
     if (board !== undefined)
       await root.register(async (scope) => {

@@ -1,6 +1,6 @@
 /** Pings of an idle stream. */
 import { PassThrough } from 'node:stream'
-import { systemClock } from '@bellwether/base'
+import { defined, systemClock } from '@bellwether/base'
 import type { FastifyReply } from 'fastify'
 import { describe, expect, it } from 'vitest'
 import { quietLog } from '../../test/support/quiet-log.js'
@@ -19,7 +19,7 @@ async function idle(position: string | undefined, isLive = () => true): Promise<
       return { events: [], more: false }
     },
     wait: () => new Promise(() => {}),
-    ...(position === undefined ? {} : { position }),
+    ...defined({ position }),
   }))
   return String(raw.read())
 }

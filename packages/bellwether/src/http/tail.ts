@@ -3,11 +3,11 @@
  * newest events are cached in bounded memory; a follower that is further behind reads the database. Without followers nothing is read.
  * A bell shortens the wait for the next read.
  */
-import { onAbort, type Clock, type Log } from '@bellwether/base'
+import { onAbort, type Clock, type Log, makeWake } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import { readEvents, outboxEnd, type OutboxEvent } from '../kernel/verbs/events.js'
 import type { Queryable } from '../ports/database/database.js'
-import { loop, makeWake } from '../ports/loop.js'
+import { loop } from '../ports/loop.js'
 
 export interface Follower {
   /** Throws if the cursor is malformed, and `cursor_reset` if the database has not reached it: it was restored to an older state. */

@@ -68,17 +68,21 @@ export function openMoments(
 const pagesMax = 50
 
 /** The lines of a page of tasks with their state. A page of the same moment is made once. */
-export function openTaskPages(): (moment: BoardMoment, query: ListQuery) => TaskLines {
+export function openTaskPages(): (
+  moment: BoardMoment,
+  query: ListQuery,
+  costOf?: (task: Task) => number | null,
+) => TaskLines {
   const pages = new WeakMap<BoardMoment, Map<string, TaskLines>>()
-  return (moment, query) => {
+  return (moment, query, cost) => {
     const made = pages.get(moment) ?? new Map<string, TaskLines>()
     pages.set(moment, made)
-    const { status, done, cursor, limit } = query
-    const name = [status, done, cursor, limit].join()
-    const known = made.get(name)
+    const name = JSON.stringify(query)
+    // A cost changes without the board.
+    const known = query.minCostMicros === undefined ? made.get(name) : undefined
     if (known !== undefined) return known
     const { state, nowMs, rules } = moment
-    const page = listTasks(state, nowMs, rules, query)
+    const page = listTasks(state, nowMs, rules, query, cost)
     const tasks = page.tasks.map(({ taskId }) => state.tasks.get(taskId)!)
     const lines = page.tasks.map((line, at) => ({ ...line, ...taskStateOf(tasks[at]!, moment) }))
     const fresh = { tasks, lines, total: page.total, cursor: page.cursor }

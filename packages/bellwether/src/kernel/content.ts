@@ -51,7 +51,12 @@ function jsonOf(value: unknown, what: string): string {
   } catch (error) {
     cause = error
   }
-  if (text === undefined) throw new InvalidInput(`${what} is not JSON`, { code: 'not_json', cause })
+  if (text === undefined)
+    throw new InvalidInput(`${what} cannot be written as JSON`, {
+      code: 'not_json',
+      cause,
+      hint: 'use plain values only: no functions, no bigint, no object that contains itself',
+    })
   return text
 }
 

@@ -8,6 +8,7 @@ import type { Bell, Ring } from '../ports/bell/bell.js'
 import type { Database } from '../ports/database/database.js'
 import type { Ids } from '../ports/ids.js'
 import { coalesce } from './coalesce.js'
+import { openLocalWorkers, type LocalWorker } from './local-workers.js'
 import type { BatchRow, ToolResult } from '@bellwether/protocol/http'
 import { readBatch } from './reads/batches.js'
 import { readBudget, type BudgetRow } from './reads/budgets.js'
@@ -56,7 +57,7 @@ import {
 } from './verbs/tools/tool_hosts.js'
 import { appendTranscript, type TranscriptBatch } from './verbs/content/append_transcript.js'
 import { beat, type Beat } from './verbs/turn/beat.js'
-import { claim, reconcile, type Claimant, type ClaimedTurn, type ClaimSideVerdict } from './verbs/turn/claim.js'
+import { claim, claimOf, reconcile, type Claim, type Claimant, type ClaimedTurn } from './verbs/turn/claim.js'
 import { deliver, delivered, deliveryRow, type Delivery, type DeliverResult } from './verbs/turn/deliver.js'
 import { enqueue, turnRow, type Enqueued, type NewTurn } from './verbs/turn/enqueue.js'
 import { say, takeMessages, type NewMessage, type TurnMessage } from './verbs/content/messages.js'
@@ -116,6 +117,8 @@ export interface Kernel {
   /** A tool host reports the calls it is working on; returns the ones it must give up. */
   beatTools(projectId: string, toolCallIds: readonly string[], host: string): Promise<Set<string>>
 
+  /** From now on the worker may claim in the transaction that enqueues turns, until the returned function is called. */
+  attach(worker: LocalWorker): () => void
   /** `refused`: rows without a turn or with another agent's turn, and late receipts (T3.2b). */
   claim(claimant: Claimant): Promise<Claim>
   reconcile(claimant: Claimant): Promise<readonly ClaimedTurn[]>
@@ -170,19 +173,12 @@ export interface Kernel {
   ring(verdicts: readonly Ringable[]): Promise<void>
 }
 
-export interface UiActionResult {
+interface UiActionResult {
   readonly what: UiActionVerdict['what']
   /** The turn of the action, or the earlier turn with the same action id. */
   readonly agentTurnId: string | null
   /** Why it was rejected. */
   readonly reason: RejectedAction | null
-}
-
-export interface Claim {
-  readonly turns: readonly ClaimedTurn[]
-  readonly again: boolean
-  readonly heldBack: boolean
-  readonly refused: readonly ClaimSideVerdict[]
 }
 
 // 500 rows keep a verb near 30 ms; with two calls in flight, one batch runs while the other commits.
@@ -208,10 +204,26 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
     return verdicts
   }
 
+  const localWorkers = openLocalWorkers()
+
   async function enqueueRows(rows: readonly ReturnType<typeof turnRow>[]): Promise<(Enqueued | InvalidInput)[]> {
-    const { results, verdicts } = await enqueue(db, rows)
-    await rung(verdicts)
-    return results
+    const offer = localWorkers.offer(rows.length)
+    let claim: Claim | undefined
+    try {
+      const { results, verdicts, claimed } = await enqueue(db, rows, offer?.claimant)
+      if (claimed === undefined) {
+        await rung(verdicts)
+      } else {
+        claim = claimOf(claimed)
+        // A worker that has claimed everything needs no ring.
+        const done = claim.again || claim.heldBack ? undefined : offer?.claimant.workerTarget
+        const others = verdicts.filter((verdict) => done === undefined || verdict.worker_target !== done)
+        await rung([...others, ...claimed.others])
+      }
+      return results
+    } finally {
+      offer?.take(claim)
+    }
   }
   async function dispatchAll(project: string, batchId: string, tasks: number): Promise<void> {
     // An idle joiner polls rarely: without the ring, a short batch would wait for the poll.
@@ -281,10 +293,11 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
     },
     openCalls: (query) => openCalls(db, query),
     beatTools: (projectId, toolCallIds, host) => beatTools(db, projectId, toolCallIds, host),
+    attach: (worker) => localWorkers.attach(worker),
     async claim(claimant) {
-      const { turns, again, heldBack, others } = await claim(db, claimant)
-      await rung(others)
-      return { turns, again, heldBack, refused: others.filter((verdict) => verdict.what === 'refused') }
+      const claimed = await claim(db, claimant)
+      await rung(claimed.others)
+      return claimOf(claimed)
     },
     async reconcile(claimant) {
       return (await reconcile(db, claimant)).turns

@@ -64,7 +64,7 @@ export interface SayOptions {
   /** Your id for the message: sending it again with the same id stores it once. */
   readonly messageId?: string
   /** Who says it. Default: `turns.say`. */
-  readonly from?: string
+  readonly sender?: string
   /** Interrupts the program of a coding agent that reads no messages while it runs; it is resumed with the message. */
   readonly now?: boolean
 }
@@ -73,7 +73,7 @@ export interface SayOptions {
 export interface Message {
   /** Its number in the turn. */
   readonly seq: number
-  readonly from: string
+  readonly sender: string
   readonly text: string
   /** `waiting`: the agent has not got it yet. `not delivered`: the turn ended before that. */
   readonly status: 'waiting' | 'delivered' | 'not delivered'
@@ -212,22 +212,15 @@ export function openTurns(
       const { agentTurnId, duplicate } = await kernel.enqueue({ ...followUp, instruction, ...more })
       return { id: agentTurnId, duplicate }
     },
-    async say(id, text, { messageId = kernel.ids.next(), from = 'turns.say', now } = {}) {
+    async say(id, text, { messageId = kernel.ids.next(), sender = 'turns.say', now } = {}) {
       await rowOf(id)
-      const { seq, delivered } = await kernel.say({
-        projectId,
-        agentTurnId: id,
-        messageId,
-        saidBy: from,
-        text,
-        urgent: now,
-      })
+      const { seq, delivered } = await kernel.say({ projectId, agentTurnId: id, messageId, sender, text, urgent: now })
       return { seq, status: delivered ? 'delivered' : 'waiting' }
     },
     async messages(id) {
       const { ended_at: endedAt } = await rowOf(id)
-      return (await readMessages(kernel.db, id)).map(({ seq, said_by: from, text, delivered_at: at }) => ({
-        ...{ seq, from, text },
+      return (await readMessages(kernel.db, id)).map(({ seq, sender, text, delivered_at: at }) => ({
+        ...{ seq, sender, text },
         status: at === null ? (endedAt === null ? 'waiting' : 'not delivered') : 'delivered',
       }))
     },

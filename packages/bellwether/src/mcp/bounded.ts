@@ -1,5 +1,7 @@
 /** Limits results of tools to a model's context window. A cut text states its full length. Pure. */
 
+import { escapeUnsafe } from '../client/sanitize.js'
+
 /** About 12,000 tokens. Clients cut longer results themselves, without a notice. */
 export const resultChars = 40_000
 /** Per value in a list or an object: titles, reasons, activities. */
@@ -34,18 +36,22 @@ export function shortened(value: unknown, chars = valueChars): unknown {
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, shortened(one, chars)]))
 }
 
+/** A value as the client gets it: no character of it changes how the text around it looks. */
+export const shownJson = (value: unknown) => escapeUnsafe(JSON.stringify(value, null, 1))
+
 /** The first items that fit, shortened; at least one. */
 export function fitting(
   items: readonly unknown[],
   chars = resultChars,
+  short: (item: unknown) => unknown = shortened,
 ): { readonly shown: unknown[]; readonly left: number } {
   const shown: unknown[] = []
   let used = 0
   for (const item of items) {
-    const short = shortened(item)
-    used += JSON.stringify(short).length + 1
+    const one = short(item)
+    used += shownJson(one).length + 1
     if (used > chars && shown.length > 0) break
-    shown.push(short)
+    shown.push(one)
   }
   return { shown, left: items.length - shown.length }
 }

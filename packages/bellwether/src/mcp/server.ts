@@ -13,7 +13,9 @@ import { approvalTools } from './approval-tools.js'
 import { boardTools } from './board-tools.js'
 import { failureOf, resultOf } from './tool-result.js'
 import type { Call, Tool } from './tool.js'
+import { evalTools } from './eval-tools.js'
 import { scheduleTools } from './schedule-tools.js'
+import { trendTools } from './trend-tools.js'
 import { turnTools } from './turn-tools.js'
 import { workspaceTools } from './workspace-tools.js'
 
@@ -42,7 +44,15 @@ const instructions = `Bellwether runs a fleet of AI agents so that every turn en
 
 /** Serves stdin and stdout until the client disconnects or the signal aborts. */
 export async function serveMcp(options: McpOptions): Promise<void> {
-  const tools = [...turnTools, ...scheduleTools, ...boardTools, ...approvalTools, ...workspaceTools(options.view)]
+  const tools = [
+    ...turnTools,
+    ...trendTools,
+    ...scheduleTools,
+    ...evalTools,
+    ...boardTools,
+    ...approvalTools,
+    ...workspaceTools(options.view),
+  ]
   const server = new McpServer(
     { name: 'bellwether', title: 'Bellwether', version: options.version },
     { instructions, maxToolInputElements: elementsMax },

@@ -6,7 +6,7 @@ import { errorMessage, type Random } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js'
 import { plain } from '../client/sanitize.js'
-import { resultChars, pieceOf } from './bounded.js'
+import { resultChars, pieceOf, shownJson } from './bounded.js'
 import type { ToolReport } from './tool.js'
 
 /** Too long to guess. */
@@ -15,7 +15,7 @@ const markBytes = 8
 export function resultOf({ summary, data }: ToolReport, random: Pick<Random, 'bytes'>): CallToolResult {
   if (data === undefined) return { content: [{ type: 'text', text: summary }] }
   const mark = Buffer.from(random.bytes(markBytes)).toString('hex')
-  const json = typeof data === 'string' ? data : JSON.stringify(data, null, 1)
+  const json = typeof data === 'string' ? data : shownJson(data)
   // Tools limit their data item by item; this limit is for cases that they miss.
   const { text, next } = pieceOf(json, 0, resultChars * 2)
   const cut = next === null ? '' : `\n(cut: ${json.length} characters in total)`

@@ -1,7 +1,7 @@
 /** Tools for turns: run, find, read and stop a turn, read its deliverable and its transcript, and list the agents. */
 import { defined } from '@bellwether/base'
-import { turnStatuses } from '@bellwether/protocol'
-import { messageMaxChars, type Turn, type TurnDetail } from '@bellwether/protocol/http'
+import { messageMaxChars, turnStatuses } from '@bellwether/protocol'
+import type { Turn, TurnDetail } from '@bellwether/protocol/http'
 import { z } from 'zod'
 import { plain } from '../client/sanitize.js'
 import { deliverableText, describeEvent, followTurn, followUp, forkTurn, readTurn, startTurn } from '../client/turns.js'

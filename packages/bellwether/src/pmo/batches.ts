@@ -3,14 +3,14 @@
  * children that are no longer needed, and answers the parents of closed batches. Any number of PMOs may step at the same time, and each
  * action may be repeated after a crash, because the rows hold all the state.
  */
-import type { Clock, Log } from '@bellwether/base'
+import { tryEach, type Clock, type Log, makeWake } from '@bellwether/base'
 import { subjects } from '@bellwether/protocol'
 import type { Kernel } from '../kernel/kernel.js'
 import { dispatchTasks, dueTasks } from '../kernel/verbs/batches/dispatch_tasks.js'
 import { joinTool } from '../kernel/verbs/batches/fork.js'
 import { answerBatches, collectBatches, retireAgents, stopChildren, type Due } from '../kernel/verbs/batches/join.js'
 import type { Bell } from '../ports/bell/bell.js'
-import { loop, makeWake } from '../ports/loop.js'
+import { loop } from '../ports/loop.js'
 
 export interface Joiner {
   /** Handles everything that is due; returns the milliseconds until the next batch is due, or undefined if there is none. */
@@ -35,16 +35,7 @@ export function openJoiner({ kernel }: { readonly kernel: Kernel }): Joiner {
   return {
     async step() {
       const dues = await collectBatches(db, ids)
-      const errors: unknown[] = []
-      for (const due of dues) {
-        try {
-          await carryOut(due)
-        } catch (error) {
-          // One failing batch does not stop the others.
-          errors.push(error)
-        }
-      }
-      if (errors.length > 0) throw new AggregateError(errors, `${errors.length} batch actions failed`)
+      await tryEach(dues, carryOut, 'batch actions')
       return dues.find((due) => due.what === 'look')?.due_in_ms ?? undefined
     },
   }

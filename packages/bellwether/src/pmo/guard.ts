@@ -23,7 +23,6 @@ import { watchdogStep } from '../kernel/watchdog.js'
 
 export interface GuardSettings extends ReapSettings {
   readonly watchdogIntervalSeconds: number
-  readonly dispatchedRetrySeconds: number
   readonly pendingWakeupSeconds: number
   readonly pendingWakeupSkipSeconds: number
 }
@@ -55,24 +54,33 @@ export function openGuard({ kernel, clock, settings }: GuardOptions): Guard {
     return []
   }
 
+  const none = async (): Promise<[]> => []
+
   const step = watchdogStep<GuardVerdict>({
     kernel,
     clock,
     intervalSeconds: settings.watchdogIntervalSeconds,
     rules: (watch) => {
       futureUnchecked ||= watch.clockSetBack
+      // One rule looks at all heads for the others. If it fails, each of them looks itself.
+      let looked = { unstarted: true, idle: true }
+      const reapAll = async () => {
+        const { verdicts, ...seen } = await reap(db, ids, settings, watch)
+        looked = seen
+        return verdicts
+      }
       // Rules that end or lease turns use up their rows and repeat while full; repeating an announcement would change nothing.
       return [
         { run: checkFuture },
         // Early in the step, because the watch is valid for a short time only.
-        { run: () => reap(db, ids, settings, watch), fullAt: reapMax },
+        { run: reapAll, fullAt: reapMax },
         { run: () => expireApprovals(db, ids), fullAt: expireMax },
         { run: () => endOverBudget(db, ids, watch), fullAt: sweepMax },
         { run: () => releaseParked(db, ids), fullAt: releaseMax },
         { run: () => sweepQueued(db, settings.watchdogIntervalSeconds), fullAt: sweepMax },
-        { run: () => retryDispatched(db, settings.dispatchedRetrySeconds) },
+        { run: () => (looked.unstarted ? retryDispatched(db, settings.dispatchedRetrySeconds) : none()) },
         { run: () => wakePending(db, settings.pendingWakeupSeconds, settings.pendingWakeupSkipSeconds) },
-        { run: markIdle },
+        { run: () => (looked.idle ? markIdle() : none()) },
       ]
     },
   })

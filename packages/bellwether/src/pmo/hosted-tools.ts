@@ -2,7 +2,7 @@
  * Hosts the tools of the PMO: answers calls to `cmd.sys.pmo.internal.NAME` (T3.3e). The database holds the calls, so they are answered
  * even if every ring is lost, and any number of PMOs may step at the same time: one of them takes a call or reports its result.
  */
-import { errorMessage, type Clock, type Log } from '@bellwether/base'
+import { errorMessage, tryEach, type Clock, type Log, makeWake } from '@bellwether/base'
 import { InvalidInput, subjects } from '@bellwether/protocol'
 import type { Kernel } from '../kernel/kernel.js'
 import { pmoTools, type PmoTool } from '../kernel/pmo-tools.js'
@@ -10,7 +10,7 @@ import type { NewBatch } from '../kernel/verbs/batches/fork.js'
 import { readPmoCalls, type PmoCall } from '../kernel/verbs/tools/pmo_calls.js'
 import type { Receipt } from '../kernel/verbs/tools/report.js'
 import type { Bell } from '../ports/bell/bell.js'
-import { loop, makeWake } from '../ports/loop.js'
+import { loop } from '../ports/loop.js'
 
 /** How a tool answers a call: with a batch, whose end is the result; with the result itself; or with a refusal. */
 export type PmoAnswer =
@@ -58,16 +58,7 @@ export function openHostedTools({ kernel, handlers }: { kernel: Kernel; handlers
   return {
     async step() {
       const calls = await readPmoCalls(kernel.db, callsMax)
-      const errors: unknown[] = []
-      for (const call of calls) {
-        try {
-          await carryOut(call)
-        } catch (error) {
-          // One failing call does not stop the others.
-          errors.push(error)
-        }
-      }
-      if (errors.length > 0) throw new AggregateError(errors, `${errors.length} calls of PMO tools failed`)
+      await tryEach(calls, carryOut, 'calls of PMO tools')
       return calls.length
     },
   }

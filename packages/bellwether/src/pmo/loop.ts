@@ -1,8 +1,9 @@
-/** Runs a PMO: guard, schedules, joiner, hosted tools, relay and retention, each in its own loop. Any number of PMOs may run at the same time. */
+/** Runs a PMO: guard, schedules, joiner, hosted tools, relay, trends and retention, each in its own loop. Any number of PMOs may run at the same time. */
 import type { Clock, Log } from '@bellwether/base'
 import type { Kernel } from '../kernel/kernel.js'
 import { ownsKey } from '../kernel/access/idempotency.js'
 import { targetsWithoutWorkers, type TargetWithoutWorkers } from '../kernel/reads/gauges.js'
+import { pruneTrends } from '../kernel/verbs/trends/trends.js'
 import { prune } from '../kernel/verbs/watchdog/watchdog.js'
 import type { Bell } from '../ports/bell/bell.js'
 import { loop } from '../ports/loop.js'
@@ -15,6 +16,7 @@ import { openGuard, type GuardSettings } from './guard.js'
 import { runHostedTools, type PmoHandlers } from './hosted-tools.js'
 import { openRelay } from './relay.js'
 import { openScheduler, soonSeconds } from './schedules/scheduler.js'
+import { openTrendCounter } from './trends.js'
 
 export interface PmoOptions {
   readonly kernel: Kernel
@@ -30,10 +32,16 @@ export interface PmoOptions {
   readonly onNoWorker: (target: TargetWithoutWorkers) => void
   /** The tools that the PMO hosts. */
   readonly handlers: PmoHandlers
-  readonly settings: GuardSettings & { readonly retentionDays: number; readonly relayPollMs: number }
+  readonly settings: GuardSettings & {
+    readonly retentionDays: number
+    readonly trendRetentionDays: number
+    readonly relayPollMs: number
+  }
 }
 
 const pruneEveryMs = 60_000
+// A page of the outbox costs about as much for one turn as for a hundred.
+const countEveryMs = 15_000
 const targetsEveryMs = 15_000
 // A turn starts at most this long after its instant.
 const scheduleEveryMs = 1_000
@@ -47,6 +55,7 @@ export async function runPmo(options: PmoOptions): Promise<void> {
   const guard = openGuard({ kernel, clock, settings })
   const scheduler = openScheduler({ kernel, log })
   const relay = openRelay({ db: kernel.db, stream, log })
+  const trends = openTrendCounter({ db: kernel.db, clock, log, signal })
   const common = { clock, log, signal }
   await Promise.all([
     loop({ ...common, name: 'guard', steady: true, intervalMs: settings.watchdogIntervalSeconds * 1_000 }, () =>
@@ -66,8 +75,10 @@ export async function runPmo(options: PmoOptions): Promise<void> {
       ),
     notifier && loop({ ...common, name: 'notifier', intervalMs: notifyEveryMs }, () => notifier.step()),
     loop({ ...common, name: 'targets', intervalMs: targetsEveryMs }, watchTargets(kernel, clock, log, onNoWorker)),
+    loop({ ...common, name: 'trends', intervalMs: countEveryMs }, () => trends.step()),
     loop({ ...common, name: 'retention', intervalMs: pruneEveryMs }, async () => {
       while (!signal.aborted && (await prune(kernel.db, settings.retentionDays)) > 0);
+      while (!signal.aborted && (await pruneTrends(kernel.db, settings.trendRetentionDays)) > 0);
     }),
   ])
 }

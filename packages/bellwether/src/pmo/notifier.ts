@@ -4,6 +4,7 @@
  * sent. It is sent again only if a try failed or its PMO died before it could record the success; then it has the same id.
  */
 import { type Clock, errorMessage, type Log, objectOf, type Random } from '@bellwether/base'
+import { shortened } from '@bellwether/protocol'
 import type { NoticeBody } from '@bellwether/protocol/http'
 import {
   claimNotices,
@@ -99,7 +100,9 @@ export function openNotifier(options: NotifierOptions): Notifier {
         signal,
       })
     } catch (error) {
-      const pauseMs = Math.max(backoffMs({ backoff }, notice.tries, random.next()), classify(error).afterMs)
+      // The receiver may ask for more time, up to the longest pause.
+      const wantedMs = Math.min(classify(error).afterMs, backoff.maxMs)
+      const pauseMs = Math.max(backoffMs({ backoff }, notice.tries, random.next()), wantedMs)
       const failure = {
         error: errorMessage(error).slice(0, errorMaxChars),
         pauseSeconds: pauseMs / 1_000,
@@ -139,10 +142,8 @@ export function openNotifier(options: NotifierOptions): Notifier {
 }
 
 /** One line without control characters, which a chat or terminal could act on. */
-const oneLine = (text: string, max: number) => {
-  const line = text.replaceAll(/[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029\s]+/gu, ' ').trim()
-  return line.length > max ? `${line.slice(0, max)}…` : line
-}
+const oneLine = (text: string, max: number) =>
+  shortened(text.replaceAll(/[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029\s]+/gu, ' ').trim(), max)
 
 function questionNotice(question: NewQuestion): NewNotice {
   const { project_id: projectId, tool_call_id: id, agent_id: agent, agent_turn_id: turn, deadline } = question

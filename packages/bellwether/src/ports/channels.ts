@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { onAbort } from '@bellwether/base'
-import { Terminal } from '@bellwether/protocol'
+import { shortened, Terminal } from '@bellwether/protocol'
 import type { NoticeBody } from '@bellwether/protocol/http'
 import type { SMTPTransportOptions } from 'nodemailer'
 import { postJson, webhookUrl, type PostJson } from './webhook.js'
@@ -133,7 +133,7 @@ function openEmail(settings: GivenSettings) {
 
 function emailOf({ text, link, deadline }: NoticeBody): Email {
   const [line = ''] = text.split('\n')
-  const subject = line.length > subjectMax ? `${line.slice(0, subjectMax)}…` : line
+  const subject = shortened(line, subjectMax)
   const parts = [
     text,
     ...(deadline === undefined ? [] : [`Answer by ${deadline}`]),

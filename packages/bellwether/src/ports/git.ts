@@ -4,12 +4,16 @@
  * without git, is a value and not an error.
  */
 import { execFile } from 'node:child_process'
-import { errorMessage } from '@bellwether/base'
+import { defined, environment, errorMessage } from '@bellwether/base'
 import { inheritedEnvironment } from './processes/environment.js'
 
 export interface GitHistory {
   /** The commit that is checked out, or why there is none. */
   head(signal?: AbortSignal): Promise<{ readonly commit: string } | { readonly why: string }>
+  /** The commit that was checked out at a time, as far as the repository remembers; or why it is unknown. */
+  headAt(at: Date, signal?: AbortSignal): Promise<{ readonly commit: string } | { readonly why: string }>
+  /** Whether the repository has these commits: what no branch has is removed some day. Throws if git fails. */
+  hasCommits(commits: readonly string[], signal?: AbortSignal): Promise<boolean>
   /** Files at a commit, by path. Null: too large, or not a file. Absent: the commit does not have it. Throws if git fails. */
   filesAt(commit: string, paths: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Buffer | null>>
 }
@@ -20,13 +24,15 @@ const gitFileMaxBytes = 1_048_576
 // All files of one request together.
 const outputMaxBytes = 16 * 1_048_576
 
-const hardened = ['--no-replace-objects', '-c', 'core.fsmonitor=false']
+// The repository may belong to another account: nothing of it is executed.
+const hardened = ['--no-replace-objects', '-c', 'core.fsmonitor=false', '-c', 'safe.directory=*']
 
 export function gitHistory(root: string): GitHistory {
   const run = (args: readonly string[], input: string, signal?: AbortSignal): Promise<Buffer> =>
     new Promise((resolve, reject) => {
       const env = {
         ...inheritedEnvironment([]),
+        PATH: environment()['PATH'],
         LC_ALL: 'C',
         GIT_OPTIONAL_LOCKS: '0',
         GIT_NO_LAZY_FETCH: '1',
@@ -38,7 +44,7 @@ export function gitHistory(root: string): GitHistory {
       const git = execFile(
         'git',
         [...hardened, ...args],
-        { ...options, encoding: 'buffer', ...(signal === undefined ? {} : { signal }) },
+        { ...options, encoding: 'buffer', ...defined({ signal }) },
         (error, stdout, stderr) => {
           if (error === null) resolve(stdout)
           else reject(new Error(stderr.toString().trim().split('\n')[0] || errorMessage(error), { cause: error }))
@@ -49,14 +55,27 @@ export function gitHistory(root: string): GitHistory {
       git.stdin?.end(input)
     })
 
-  return {
-    async head(signal) {
-      try {
-        const commit = (await run(['rev-parse', '--verify', '--quiet', 'HEAD^{commit}'], '', signal)).toString().trim()
-        return /^[0-9a-f]{40,64}$/.test(commit) ? { commit } : { why: 'git printed no commit' }
-      } catch (error) {
-        return { why: errorMessage(error).slice(0, 300) }
+  async function commitAt(name: string, signal?: AbortSignal) {
+    try {
+      const commit = (await run(['rev-parse', '--verify', '--quiet', `${name}^{commit}`], '', signal)).toString().trim()
+      return /^[0-9a-f]{40,64}$/.test(commit) ? { commit } : { why: 'git printed no commit' }
+    } catch (error) {
+      return {
+        why: errorMessage(error)
+          .replace(/^fatal: (not a git repository) .*/, 'this is $1')
+          .slice(0, 300),
       }
+    }
+  }
+
+  return {
+    head: (signal) => commitAt('HEAD', signal),
+    headAt: (at, signal) => commitAt(`HEAD@{${at.toISOString()}}`, signal),
+
+    async hasCommits(commits, signal) {
+      const names = commits.map((commit) => `${commit}^{commit}\n`).join('')
+      const found = (await run(['cat-file', '--batch-check=%(objecttype)'], names, signal)).toString()
+      return found === 'commit\n'.repeat(commits.length)
     },
 
     async filesAt(commit, paths, signal) {

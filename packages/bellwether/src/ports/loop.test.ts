@@ -1,6 +1,6 @@
-import type { Clock } from '@bellwether/base'
+import { type Clock, makeWake } from '@bellwether/base'
 import { expect, it } from 'vitest'
-import { loop, makeWake } from './loop.js'
+import { loop } from './loop.js'
 
 /** A clock that does not wait and records the requested times. */
 function recordingClock(): Clock & { slept: number[] } {

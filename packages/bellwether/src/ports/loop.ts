@@ -2,7 +2,7 @@
  * Calls a step again and again until the signal aborts. If the step throws, the loop logs the error and retries after a
  * growing pause. Tests call the step directly.
  */
-import { type Clock, linkAbort, type Log } from '@bellwether/base'
+import { type Clock, type Log, makeWake, type Wake } from '@bellwether/base'
 import { backoffMs } from './retry.js'
 
 export interface LoopOptions {
@@ -15,34 +15,6 @@ export interface LoopOptions {
   readonly steady?: boolean
   /** While the step returns `quiet`, the interval doubles up to this one. A wake-up still ends the wait. */
   readonly quietMaxMs?: number
-}
-
-/** Ends a loop's wait early. */
-export interface Wake {
-  /** Ends the current wait, or the next one if the loop is not waiting. */
-  now(): void
-  wait(ms: number, signal: AbortSignal): Promise<void>
-}
-
-export function makeWake(clock: Clock): Wake {
-  let woken = false
-  let end: (() => void) | undefined
-  return {
-    now() {
-      woken = true
-      end?.()
-    },
-    async wait(ms, signal) {
-      if (!woken && !signal.aborted) {
-        const wait = linkAbort(signal)
-        end = () => wait.abort()
-        await clock.sleep(ms, wait.signal)
-        wait.release()
-        end = undefined
-      }
-      woken = false
-    },
-  }
 }
 
 // The longest pause after failures: a step that can succeed again does not wait longer.

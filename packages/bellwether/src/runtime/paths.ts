@@ -4,6 +4,8 @@
 export const agentsFolder = 'agents'
 /** In the project folder: one file per schedule. */
 export const schedulesFolder = 'schedules'
+/** In the project folder: one file per evaluation suite, with the texts and trails of its cases. */
+export const evalsFolder = 'evals'
 /** In the project folder: where versions before 0.2 kept the run-time files. */
 export const oldDataFolder = '.bellwether'
 /** The first administrator's key; only its account can read it. */

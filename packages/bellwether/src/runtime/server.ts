@@ -21,7 +21,10 @@ import { makeServer, type ServerOptions } from '../http/server.js'
 import { hasKeys } from '../kernel/access/api-keys.js'
 import { pruneAudit } from '../kernel/access/audit-log.js'
 import { pruneResponses } from '../kernel/access/idempotency.js'
+import { openKernel } from '../kernel/kernel.js'
 import type { Database } from '../ports/database/database.js'
+import { limitUse } from '../ports/database/limit-use.js'
+import { uuidv7 } from '../ports/ids.js'
 import { loop } from '../ports/loop.js'
 import { ensureAdminKey, type AdminKey } from './parts/key-files.js'
 import { isLoopback, openReceiver } from './parts/listen.js'
@@ -29,7 +32,7 @@ import type { Settings } from '../settings/schema.js'
 import { type Shared, withShared } from './parts/shared.js'
 import { openSignIn } from './parts/sign-in.js'
 import { openProcessMetrics } from './parts/telemetry.js'
-import { readSettingFile } from './parts/tls-files.js'
+import { serverTls } from './parts/tls-files.js'
 import { dataFolderOf } from './data-folder.js'
 import { type PartContext, type ProcessOptions, runProcess } from './process.js'
 import type { PartState } from './supervise/supervisor.js'
@@ -61,6 +64,8 @@ export interface ServerPartOptions extends Omit<ServerProcessOptions, 'root' | '
 
 // The statement timeout bounds the requests in progress; service managers kill after 30 s.
 const drainMs = 15_000
+// Requests leave them to the watchdogs, the relay, the autopilot and the keys of this process.
+const connectionsForLoops = 3
 const pruneIntervalMs = 3_600_000
 // A client that repeats a request with its idempotency key does so within hours.
 const responseDays = 7
@@ -95,6 +100,9 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
   const { runtime, settings, log, signal } = context
   const { kernel, bell } = runtime
   const { metrics, shared } = options
+  const connections = Math.max(1, settings.database.pool_size - connectionsForLoops)
+  const database = limitUse(kernel.db, connections, systemClock)
+  const requests = openKernel({ db: database, bell, ids: uuidv7(systemClock, systemRandom) })
   const { tail, fusion } = shared
   const views = [...(fusion?.views.keys() ?? [])]
   const host = options.host ?? settings.server.host
@@ -127,7 +135,7 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
     onFreed: () => claims.wakeAll(),
   })
   const claims = openClaims({
-    kernel,
+    kernel: requests,
     bell,
     clock,
     log,
@@ -144,7 +152,8 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
   const perSecond = settings.server.requests_per_second
   const server = makeServer({
     ...common,
-    kernel,
+    kernel: requests,
+    ownDatabase: kernel.db,
     bell,
     tail,
     claims,
@@ -217,12 +226,7 @@ export function networkOf(
   host: string,
   publicUrl?: string,
 ): NetworkOptions & Pick<ServerOptions, 'hosts'> {
-  const { tls_certificate: cert, tls_key: key } = settings
-  if ((cert === undefined) !== (key === undefined))
-    throw new InvalidInput('"server.tls_certificate" and "server.tls_key" must be set together', {
-      code: 'invalid_settings',
-      hint: 'set both, or remove both to speak plain HTTP',
-    })
+  const tls = serverTls(settings, folder)
   const trustedProxies = namesIn(settings.trusted_proxies)
   const wrong = trustedProxies.find((proxy) => !isNetwork(proxy))
   if (wrong !== undefined)
@@ -236,14 +240,7 @@ export function networkOf(
     ...(hosts.length === 0 && !isLoopback(host)
       ? {}
       : { hosts: publicUrl === undefined ? hosts : [...hosts, new URL(publicUrl).hostname] }),
-    ...(cert === undefined || key === undefined
-      ? {}
-      : {
-          tls: {
-            cert: readSettingFile(resolve(folder, cert), 'server.tls_certificate'),
-            key: readSettingFile(resolve(folder, key), 'server.tls_key'),
-          },
-        }),
+    ...defined({ tls }),
   }
 }
 

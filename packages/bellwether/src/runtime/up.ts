@@ -54,7 +54,7 @@ export interface UpOptions extends ProcessOptions {
   readonly dataDir: string
   readonly projectId: string
   /** The control files of the folder, which a person trusts. */
-  readonly project: Pick<Project, 'files' | 'copy' | 'home' | 'agentsFile'>
+  readonly project: Pick<Project, 'files' | 'found' | 'copy' | 'home' | 'agentsFile'>
   /** The arguments with which node runs this program again. */
   readonly program: readonly string[]
   readonly host?: string | undefined
@@ -129,7 +129,7 @@ async function withDatabase(
     try {
       const { folder, projectId, env } = options
       const root = settings.board.root ?? '.'
-      const { files, home, agentsFile } = options.project
+      const { files, found, home, agentsFile } = options.project
       const control = await openControl({
         runtime,
         settings,
@@ -138,6 +138,7 @@ async function withDatabase(
         dataDir,
         projectId,
         files,
+        found,
         home,
         agentsFile,
         log,

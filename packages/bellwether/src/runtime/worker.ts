@@ -45,7 +45,7 @@ export const turnFailureExitCode = 75
 
 export function runWorkerProcess(options: WorkerProcessOptions): Promise<number> {
   const target = token(options.target, 'worker target')
-  const { fileAgentsOf: projectId, folder, tools: functions = [] } = options
+  const { fileAgentsOf: projectId, folder, tools = [] } = options
   return runProcess(options, `worker ${target}`, async ({ runtime, settings, log, signal, env, shutdown }) => {
     hideProcess()
     const { kernel, bell } = runtime
@@ -90,7 +90,7 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
             projectId,
             folder,
             control: options.control,
-            functions,
+            functions: live === undefined && tools.length === 0 ? undefined : () => live?.current?.tools ?? tools,
             env,
             chunks: runtime.chunks(),
           })

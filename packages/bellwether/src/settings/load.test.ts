@@ -1,17 +1,16 @@
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { InvalidInput } from '@bellwether/protocol'
-import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { loadSettings } from './load.js'
+import { tempFolder } from '../../test/support/disk/temp-folder.js'
 
 describe('settings', () => {
   let folder: string
   beforeEach(() => {
-    folder = mkdtempSync(join(tmpdir(), 'bellwether-settings-'))
+    folder = tempFolder('settings')
   })
-  afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
   const load = (toml?: string, env: Record<string, string | undefined> = {}) => {
     if (toml !== undefined) writeFileSync(join(folder, 'bellwether.toml'), toml)
@@ -44,6 +43,7 @@ describe('settings', () => {
       max_recursion_depth: 20,
       relay_poll_seconds: 0.1,
       retention_days: 30,
+      trend_retention_days: 100,
     })
     expect(worker).toEqual({
       inbox_processing_timeout_seconds: 30,
@@ -116,6 +116,12 @@ describe('settings', () => {
     expect(settings.database.url).toBe('postgres://x')
   })
 
+  it('reports a key outside its section with the section', () => {
+    expect(problems('port = 80\n[server]\n')).toEqual([
+      `${file(1)}: "port" is in no section; did you mean "port" in section [server]?`,
+    ])
+  })
+
   it('reports an unknown key with its file, line and the nearest key', () => {
     expect(problems('# comment\n\n[worker]\nbeat_seconds = 5\nbeat_secnods = 5\n')).toEqual([
       `${file(5)}: unknown setting worker.beat_secnods; did you mean worker.beat_seconds?`,
@@ -126,6 +132,9 @@ describe('settings', () => {
     expect(problems('[wroker]\nbeat_seconds = 5\n')).toEqual([
       `${file(1)}: unknown section [wroker]; did you mean [worker]?`,
     ])
+    expect(problems('[notify]\nallow_private = true\n')[0]).toMatch(
+      /unknown setting notify\.allow_private; \[notify\] has webhook_url, /,
+    )
     expect(problems('[server]\nport = 1\n[server.tls]\ncert = "x"\n')[0]).toContain(`${file(3)}: unknown setting`)
     expect(problems('worker.beat_secs = 1\npmo = 5\nview = { live = 1 }\n')).toEqual([
       `${file(1)}: unknown setting worker.beat_secs; did you mean worker.beat_seconds?`,
@@ -197,8 +206,7 @@ describe('settings', () => {
 })
 
 it('refuses a settings file that is a pipe or a device instead of waiting for it', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'bw-settings-'))
-  onTestFinished(() => rmSync(folder, { recursive: true }))
+  const folder = tempFolder('settings')
   symlinkSync('/dev/zero', join(folder, 'bellwether.toml'))
   expect(() => loadSettings({ folder, env: {} })).toThrow('is not a regular file')
   rmSync(join(folder, 'bellwether.toml'))

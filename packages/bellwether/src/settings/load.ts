@@ -6,7 +6,7 @@
 import { join } from 'node:path'
 import { type Environment, errorMessage, hasCode, isObject } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import { nearest } from './nearest.js'
+import { nearest, similar } from './nearest.js'
 import { readRegularFile } from './regular-file.js'
 import { accepts, settingRows, withDefaults, type SettingRow, type Settings } from './schema.js'
 import { lineOf, parseToml } from './toml.js'
@@ -26,7 +26,15 @@ const names = [...rows.keys()]
 const sectionNames = new Set<string>([...rows.values()].map(({ section }) => section))
 /** Settings that have another name now. */
 const renamed: Readonly<Record<string, string>> = { 'board.alert_webhook_url': 'notify.webhook_url' }
-const suggestion = (name: string) => renamed[name] ?? nearest(name, names)
+const similarTo = (name: string) => renamed[name] ?? similar(name, names)
+
+function adviceOn(section: string, name: string): string {
+  const meant = similarTo(name)
+  if (meant !== undefined) return `did you mean ${meant}?`
+  const keys = [...rows.values()].flatMap((row) => (row.section === section ? [row.key] : []))
+  return `[${section}] has ${keys.join(', ')}`
+}
+
 const toVariable = (name: string) => prefix + name.replace('.', '__').toUpperCase()
 
 function expected(row: SettingRow): string {
@@ -78,6 +86,12 @@ function collectFile(into: Collected, path: string): void {
   }
   for (const [section, table] of Object.entries(parseFile(path, text, into.problems))) {
     if (!sectionNames.has(section)) {
+      if (!isObject(table) || table instanceof Date) {
+        const [inSection, key] = nearest(section, names)!.split('.')
+        const problem = `"${section}" is in no section; did you mean "${key}" in section [${inSection}]?`
+        into.problems.push(`${location(section)}: ${problem}`)
+        continue
+      }
       const meant = nearest(section, [...sectionNames])
       into.problems.push(`${location(section)}: unknown section [${section}]; did you mean [${meant}]?`)
     } else if (!isObject(table) || table instanceof Date) {
@@ -87,7 +101,7 @@ function collectFile(into: Collected, path: string): void {
         const name = `${section}.${key}`
         const row = rows.get(name)
         if (row !== undefined) accept(into, row, value, location(name))
-        else into.problems.push(`${location(name)}: unknown setting ${name}; did you mean ${suggestion(name)}?`)
+        else into.problems.push(`${location(name)}: unknown setting ${name}; ${adviceOn(section, name)}`)
       }
     }
   }
@@ -113,8 +127,9 @@ function collectEnvironment(into: Collected, env: Environment): void {
     const name = variable.slice(prefix.length).replace('__', '.').toLowerCase()
     const row = rows.get(name)
     if (row === undefined) {
-      const meant = toVariable(suggestion(name) ?? '')
-      into.problems.push(`environment: unknown setting ${variable}; did you mean ${meant}?`)
+      const meant = similarTo(name)
+      const advice = meant === undefined ? 'its form is BELLWETHER__SECTION__KEY' : `did you mean ${toVariable(meant)}?`
+      into.problems.push(`environment: unknown setting ${variable}; ${advice}`)
     } else if (text === '' && row.default === undefined) {
       // An empty variable unsets an optional setting.
       delete into.values[row.section]?.[row.key]

@@ -23,17 +23,33 @@ export function editDistance(left: string, right: string): number {
 // Longer than any setting; bounds the cost of a hostile name.
 const nameMax = 100
 
-/** The closest `section.key` name, by the full name, or by the key alone if it is in the wrong section. */
+/** The closest `section.key` name, by the full name, or by the key alone if it is in the wrong section. A beginning is close to its name. */
 export function nearest(name: string, names: readonly string[]): string | undefined {
+  return closest(name, names)?.name
+}
+
+/** The closest name, unless more than half of the typed key would have to change. */
+export function similar(name: string, names: readonly string[]): string | undefined {
+  const found = closest(name, names)
+  const most = Math.max(1, Math.floor(keyOf(name).length / 2))
+  return found !== undefined && found.distance <= most ? found.name : undefined
+}
+
+const keyOf = (name: string) => name.slice(name.indexOf('.') + 1)
+
+// Shorter beginnings say little.
+const beginningMin = 3
+
+function closest(name: string, names: readonly string[]) {
   const typed = name.slice(0, nameMax)
-  const keyOf = (candidate: string) => candidate.slice(candidate.indexOf('.') + 1)
+  const begins = (candidate: string) => typed.length >= beginningMin && keyOf(candidate).startsWith(typed)
   // The half step prefers the section that was typed at equal distance.
   const distance = (candidate: string) =>
-    Math.min(editDistance(typed, candidate), editDistance(keyOf(typed), keyOf(candidate)) + 0.5)
-  let best: { name: string; distance: number } | undefined
+    begins(candidate) ? 1 : Math.min(editDistance(typed, candidate), editDistance(keyOf(typed), keyOf(candidate)) + 0.5)
+  let best: { readonly name: string; readonly distance: number } | undefined
   for (const candidate of names) {
     const found = distance(candidate)
     if (best === undefined || found < best.distance) best = { name: candidate, distance: found }
   }
-  return best?.name
+  return best
 }

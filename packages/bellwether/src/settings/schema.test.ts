@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { settingRows } from './schema.js'
 import { lineOf } from './toml.js'
-import { editDistance, nearest } from './nearest.js'
+import { editDistance, nearest, similar } from './nearest.js'
 
 describe('setting rows', () => {
   it('[W4.1] describe every setting, with bounds for every number and a unit in every duration', () => {
@@ -41,6 +41,16 @@ describe('nearest name', () => {
     const names = ['pmo.watchdog_interval_seconds', 'worker.watchdog_interval_seconds', 'worker.beat_seconds']
     expect(nearest('worker.watchdog_intervall_seconds', names)).toBe('worker.watchdog_interval_seconds')
     expect(nearest('pmo.beat_seconds', names)).toBe('worker.beat_seconds')
+  })
+})
+
+describe('similar name', () => {
+  it('is the nearest one, unless more than half of the typed name would have to change', () => {
+    const names = ['coder', 'greeter', 'slow']
+    expect(
+      ['codr', 'greter', 'slwo', 'sl', 'slo', 'brokn', 'greeting', ''].map((name) => similar(name, names)),
+    ).toEqual(['coder', 'greeter', 'slow', undefined, 'slow', undefined, 'greeter', undefined])
+    expect(similar('x', [])).toBeUndefined()
   })
 })
 

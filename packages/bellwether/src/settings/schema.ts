@@ -55,6 +55,11 @@ const pmo = {
   ),
   max_recursion_depth: count(20, 'The maximum depth of turns that start other turns.', { max: 1_000 }),
   retention_days: count(30, 'How many days ended turns and their events are kept.', { max: 3_650 }),
+  trend_retention_days: count(
+    100,
+    'How many days the daily counts of the Trends page are kept. They outlive the turns; the page shows 90 days.',
+    { max: 3_650 },
+  ),
 } as const
 
 const worker = {
@@ -332,7 +337,7 @@ const sections = {
 } as const
 
 type Sections = typeof sections
-export type SectionName = keyof Sections
+type SectionName = keyof Sections
 type Default<S> = S extends Setting<infer T> ? T : never
 type OptionalKeys<S> = { [K in keyof S]: undefined extends Default<S[K]> ? K : never }[keyof S]
 type Values<S> = { readonly [K in Exclude<keyof S, OptionalKeys<S>>]: Default<S[K]> } & {

@@ -2,8 +2,9 @@
 import { InvalidInput } from '@bellwether/protocol'
 import { defined } from '@bellwether/base'
 
-export interface LimitSetting {
+export interface SpendingLimit {
   readonly scope: 'project' | 'agent' | 'model'
+  /** Absent: every project, each with its own count. */
   readonly name?: string
   readonly period: 'day' | 'month'
   readonly tokens?: number
@@ -16,8 +17,8 @@ const item =
 const amountMax = 1e12
 
 /** One limit per scope, name and period; its tokens and its money may be two items. */
-export function readSpendingLimits(text: string): LimitSetting[] {
-  const limits = new Map<string, LimitSetting>()
+export function readSpendingLimits(text: string): SpendingLimit[] {
+  const limits = new Map<string, SpendingLimit>()
   for (const one of text.split(',').map((part) => part.trim().replaceAll(/\s+/g, ' '))) {
     if (one === '') continue
     const groups = item.exec(one)?.groups
@@ -37,8 +38,8 @@ export function readSpendingLimits(text: string): LimitSetting[] {
     limits.set(key, {
       ...defined({ name: project ?? name }),
       ...known,
-      scope: (scope ?? named) as LimitSetting['scope'],
-      period: period as LimitSetting['period'],
+      scope: (scope ?? named) as SpendingLimit['scope'],
+      period: period as SpendingLimit['period'],
       [kind]: micros,
     })
   }
@@ -46,6 +47,8 @@ export function readSpendingLimits(text: string): LimitSetting[] {
 }
 
 export function readTimeZone(name: string): string {
+  // The default needs no `Intl`, which costs a process 6 MB.
+  if (name === 'UTC') return name
   try {
     return new Intl.DateTimeFormat('en', { timeZone: name }).resolvedOptions().timeZone
   } catch (error) {

@@ -136,6 +136,7 @@ export class View {
         timeoutMs: negotiateTimeout(request.timeoutSeconds, this.settings.sessionTimeoutSeconds) * 1_000,
         createdAtMs: clock.wallMs(),
         inProcess: request.inProcess === true,
+        key: request.key,
       },
       clock.monotonicMs(),
     )
@@ -225,6 +226,7 @@ export class View {
   sweep(intervalMs: number): void {
     const { clock, log } = this.#options
     const monotonicMs = clock.monotonicMs()
+    for (const session of this.sessions.revoked()) this.end(session, 'key revoked')
     for (const session of this.sessions.expired(monotonicMs, intervalMs)) this.end(session, 'timed out')
     for (const job of this.scans.jobs.overdue(monotonicMs)) {
       log.warn({ view: this.name, job_id: job.id, path: job.path }, 'scan timed out')

@@ -36,7 +36,7 @@ export function withLimits(
 }
 
 /** The step of a call that is still running: its metadata has the usage so far. */
-export type Meter = () => Step
+type Meter = () => Step
 
 export interface BudgetWatchOptions {
   readonly clock: Clock

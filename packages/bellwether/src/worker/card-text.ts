@@ -28,3 +28,8 @@ export function fieldList(wanted: readonly FieldSpec[]): string {
   })
   return lines.join('\n')
 }
+
+/** The text without characters that the database cannot store. */
+export function printable(text: string): string {
+  return text.toWellFormed().replaceAll('\0', '').slice(0, 10_000)
+}

@@ -1,9 +1,9 @@
 /** Runs a worker: waits for the bell or the poll and steps, beats, and runs the watchdog. After its signal aborts, it drains and ends. */
-import { onAbort } from '@bellwether/base'
+import { onAbort, makeWake } from '@bellwether/base'
 import { subjects } from '@bellwether/protocol'
 import type { Bell } from '../ports/bell/bell.js'
 import { signOut } from '../kernel/verbs/roster.js'
-import { loop, makeWake } from '../ports/loop.js'
+import { loop } from '../ports/loop.js'
 import { openWatchdog, type WatchdogSettings } from './watchdog.js'
 import type { WorkerOptions } from './scope.js'
 import { openWorker, type Worker } from './worker.js'
@@ -30,7 +30,11 @@ export async function runWorker(
   const worker = openWorker(options)
   const watchdog = openWatchdog({ ...options, worker, watchdog: settings })
   const wake = makeWake(clock)
-  const listening = await bell.listen(subjects.anyWakeup(workerTarget), () => wake.now())
+  const listening = await bell.listen(subjects.anyWakeup(workerTarget), () => {
+    worker.notice()
+    wake.now()
+  })
+  const detach = options.kernel.attach(worker)
 
   async function claimAll(): Promise<void> {
     while (!signal.aborted) {
@@ -55,7 +59,10 @@ export async function runWorker(
       () => watchdog.step(),
     ),
   ])
-  onAbort(signal, () => worker.stopClaiming())
+  onAbort(signal, () => {
+    detach()
+    worker.stopClaiming()
+  })
   return {
     worker,
     ended: loops.then(async () => {

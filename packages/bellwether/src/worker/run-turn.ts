@@ -14,6 +14,7 @@ import { accountHold } from '../kernel/pmo-tools.js'
 import { AccountHeld, FenceLost, type AgentFunction, type TurnAction, type TurnContext } from './agent.js'
 import { maxHoldSecondsOf, openAccountGate, parkedNote } from './account-gate.js'
 import { openBudgetWatch, overBudget, type BudgetWatch } from './budget-watch.js'
+import { printable } from './card-text.js'
 import { hydrate } from './hydrate.js'
 import { awaitPerson, type Scope, type WorkerOptions } from './scope.js'
 import {
@@ -249,7 +250,10 @@ function contextOf(run: Run, results: readonly ToolResult[], more: RunningAgent)
     meter: watch?.meter,
     newId: () => kernel.ids.next(),
     say: (entry) => run.transcript.say(entry),
-    accounts: gateOf(run),
+    // Hot path: most turns call no account.
+    get accounts() {
+      return gateOf(run)
+    },
     hydrate: async () => fenced(await verb(() => hydrate(kernel.db, turn, options.settings.hydrateMaxBytes))),
     async record({ cards, step }) {
       if (step !== undefined && reportsUsage(step)) await counted()
@@ -324,7 +328,7 @@ async function settle(run: Run, action: TurnAction): Promise<void> {
       turnEpoch: turn.turnEpoch,
       status: action.status ?? 'success',
       content: action.deliver,
-      ...(action.error === undefined ? {} : { error: action.error }),
+      ...defined({ error: action.error }),
     }
     const unwritten = written(run)
     if (unwritten !== undefined) await unwritten
@@ -363,11 +367,6 @@ function failure(error: unknown): TurnAction {
   const message = errorMessage(error)
   const code = error instanceof InvalidInput ? error.code : 'agent_failed'
   return { deliver: { text: printable(message) }, status: 'failed', error: code }
-}
-
-/** The text without characters that the database cannot store. */
-export function printable(text: string): string {
-  return text.toWellFormed().replaceAll('\0', '').slice(0, 10_000)
 }
 
 /** Whether the results are the deliverable: the result of a terminating tool (T3.3c) or of a person's action (T3.1e). */

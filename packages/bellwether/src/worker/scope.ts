@@ -49,16 +49,16 @@ export interface Scope {
   /** How many requests of its program wait for a person. */
   asking: number
   /** Called when the last of them has ended, or the first has begun. */
-  readonly onAsking: () => void
+  readonly onAsking: (scope: Scope) => void
   done: Promise<void>
 }
 
 /** The turn gives its place back until the returned function is called. */
 export function awaitPerson(scope: Scope): () => void {
   scope.asking += 1
-  scope.onAsking()
+  scope.onAsking(scope)
   return () => {
     scope.asking -= 1
-    scope.onAsking()
+    scope.onAsking(scope)
   }
 }

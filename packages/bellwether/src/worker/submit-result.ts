@@ -6,7 +6,7 @@ import { isObject, objectOf } from '@bellwether/base'
 import type { FieldSpec } from '../kernel/verbs/cards.js'
 import type { Delivery } from '../kernel/verbs/turn/deliver.js'
 import type { ToolCall } from '../kernel/verbs/turn/suspend.js'
-import type { OfferedTool } from '../ports/model/model.js'
+import type { ToolOffer } from '../ports/model/model.js'
 
 export const submitResultName = 'submit_result'
 
@@ -19,7 +19,7 @@ export interface Refusal {
   readonly message: string
 }
 
-export interface ResultRefusal extends Refusal {
+interface ResultRefusal extends Refusal {
   readonly code: 'not_the_only_call' | 'not_a_result' | 'missing_fields' | 'wrong_type'
   readonly fields: readonly string[]
 }
@@ -113,7 +113,7 @@ export function endingOf(mustEndWith: string | undefined, wanted: readonly Field
 }
 
 /** `submit_result` as a model sees it. */
-export const submitOffer: OfferedTool = {
+export const submitOffer: ToolOffer = {
   name: submitResultName,
   description:
     'Ends your work with its result. Call it once, alone, when everything is done: with text, or with the requested fields.',

@@ -2,7 +2,7 @@
  * What one run of a turn adds to its transcript: entries of the agent, the tool calls with which it suspends, and their results. A takeover is noted
  * before the first entry of the new worker, and results that an earlier worker has written are not written again.
  */
-import { textOrJson } from '@bellwether/base'
+import { errorMessage, textOrJson } from '@bellwether/base'
 import { transcriptKinds } from '@bellwether/protocol'
 import type { ToolResult } from '@bellwether/protocol/http'
 import type { Kernel } from '../kernel/kernel.js'
@@ -63,12 +63,16 @@ export function turnTranscript(
 /** An agent in JavaScript may pass anything; one invalid entry would make the database refuse the entries of all turns. */
 function checkedEntry(entry: NewTranscriptEntry | string): NewTranscriptEntry {
   if (typeof entry === 'string') return { kind: 'text', content: entry }
-  const { kind, content, callId, name, continued } = entry
-  return {
-    kind: transcriptKinds.includes(kind) ? kind : 'note',
-    content: textOrJson(content),
-    continued: continued === true,
-    ...(callId === undefined ? {} : { callId: textOrJson(callId) }),
-    ...(name === undefined ? {} : { name: textOrJson(name) }),
+  try {
+    const { kind, content, callId, name, continued } = entry
+    return {
+      kind: transcriptKinds.includes(kind) ? kind : 'note',
+      content: textOrJson(content),
+      continued: continued === true,
+      ...(callId === undefined ? {} : { callId: textOrJson(callId) }),
+      ...(name === undefined ? {} : { name: textOrJson(name) }),
+    }
+  } catch (error) {
+    return { kind: 'note', content: `The agent wrote an entry that cannot be stored: ${errorMessage(error)}` }
   }
 }

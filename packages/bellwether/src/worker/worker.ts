@@ -3,12 +3,14 @@
  * scope is canceled and nothing it still writes is accepted. The loop around the worker (loop.ts) only waits and steps.
  */
 import { errorMessage } from '@bellwether/base'
-import type { Claimant, ClaimedTurn } from '../kernel/verbs/turn/claim.js'
+import type { LocalWorker } from '../kernel/local-workers.js'
+import type { Claim, Claimant, ClaimedTurn } from '../kernel/verbs/turn/claim.js'
 import { Cancellation } from './cancellation.js'
-import { printable, runTurn } from './run-turn.js'
+import { printable } from './card-text.js'
+import { runTurn } from './run-turn.js'
 import type { Scope, WorkerOptions } from './scope.js'
 
-export interface Worker {
+export interface Worker extends LocalWorker {
   readonly workerId: string
   readonly running: ReadonlyMap<string, Scope>
   /** Claims and starts as many turns as there is room for. `again`: more turns may be waiting. */
@@ -23,6 +25,8 @@ export interface Worker {
   room(): Promise<void>
   /** How many more turns it could take now. None while a turn that shared worker deaths must run with fewer neighbours. */
   free(): number
+  /** A bell rang: turns wait that this worker has not seen. Until the next step has claimed them, it makes no offer. */
+  notice(): void
   /** Claims nothing more and resolves everything that waits for room. */
   stopClaiming(): void
   /** Stops claiming, waits for running turns, then cancels the others and hands back those that stop. Other workers take over the rest. */
@@ -37,22 +41,38 @@ export function openWorker(options: WorkerOptions): Worker {
   const running = new Map<string, Scope>()
   let draining = false
   let heldBack = false
+  /** The last claim found the end of the queue, and no bell has rung since. */
+  let caughtUp = false
+  /** Room that calls in flight may fill. */
+  let offered = 0
+  const offers = new Set<Promise<void>>()
   const waitingForRoom: (() => void)[] = []
   let lastBeatMs = clock.monotonicMs()
 
   function announceRoom(): void {
-    for (const resolve of waitingForRoom.splice(0)) resolve()
+    // Hot path: called once per turn, and usually nothing waits.
+    if (waitingForRoom.length > 0) for (const resolve of waitingForRoom.splice(0)) resolve()
   }
 
   const isHarmless = ({ turn, settling = false }: Scope) => settling || options.guarded?.(turn) === true
   /** Turns whose programs wait for a person do not count, up to once the concurrency: they work later, perhaps all at the same time. */
-  let asking = 0
-  function countAsking(): void {
-    asking = [...running.values()].filter((scope) => scope.asking > 0).length
+  const asking = new Set<Scope>()
+  function onAsking(scope: Scope): void {
+    if (scope.asking > 0 && running.get(scope.turn.agentTurnId) === scope) asking.add(scope)
+    else asking.delete(scope)
     announceRoom()
   }
   const free = (): number =>
-    heldBack ? 0 : Math.max(0, settings.concurrency - running.size + Math.min(asking, settings.concurrency))
+    heldBack
+      ? 0
+      : Math.max(0, settings.concurrency - running.size - offered + Math.min(asking.size, settings.concurrency))
+
+  /** Its place is free, also if its function still runs. */
+  function remove(scope: Scope): void {
+    if (running.get(scope.turn.agentTurnId) === scope) running.delete(scope.turn.agentTurnId)
+    asking.delete(scope)
+    options.standby?.remove(scope.turn)
+  }
 
   function stopClaiming(): void {
     draining = true
@@ -63,23 +83,48 @@ export function openWorker(options: WorkerOptions): Worker {
     if (turns.length > 0) options.standby?.add(turns)
     for (const turn of turns) {
       // The same turn again: it was reclaimed from this worker, so the scope that still runs it has lost its fence.
-      running.get(turn.agentTurnId)?.cancellation.cancel('fence_lost')
+      const earlier = running.get(turn.agentTurnId)
+      earlier?.cancellation.cancel('fence_lost')
+      if (earlier !== undefined) asking.delete(earlier)
       const scope: Scope = {
         turn,
         cancellation: new Cancellation(),
         fenced: turn.kind === 'turn',
         asking: 0,
-        onAsking: countAsking,
+        onAsking,
         done: Promise.resolve(),
       }
       running.set(turn.agentTurnId, scope)
-      scope.done = runTurn(options, scope).finally(() => {
-        if (running.get(turn.agentTurnId) === scope) running.delete(turn.agentTurnId)
-        options.standby?.remove(turn)
-        heldBack = false
-        countAsking()
-      })
+      scope.done = run(scope)
     }
+  }
+
+  async function run(scope: Scope): Promise<void> {
+    try {
+      await runTurn(options, scope)
+    } finally {
+      remove(scope)
+      heldBack = false
+      announceRoom()
+    }
+  }
+
+  const claimantFor = (max: number): Claimant => ({
+    workerTarget,
+    workerId,
+    max,
+    resumeLeaseSeconds: settings.resumeLeaseSeconds,
+  })
+
+  /** Starts what was claimed. True: more turns may be waiting. */
+  function accept({ turns, again, refused, ...claimed }: Claim): boolean {
+    for (const { project_id, agent_id, inbox_id, detail } of refused) {
+      options.log.warn({ project_id, agent_id, inbox_id, detail }, 'inbox row rejected')
+    }
+    start(turns)
+    // An idle worker is never held back by its own turns: it asks again with the next poll.
+    heldBack = claimed.heldBack && running.size > 0
+    return again || heldBack
   }
 
   /** Only turns that have stopped are handed back: another worker may start them at once. */
@@ -107,15 +152,33 @@ export function openWorker(options: WorkerOptions): Worker {
     async step() {
       const max = free()
       if (draining || max <= 0) return { started: 0, again: false }
-      const claimant: Claimant = { workerTarget, workerId, max, resumeLeaseSeconds: settings.resumeLeaseSeconds }
-      const { turns, again, refused, ...claimed } = await kernel.claim(claimant)
-      for (const { project_id, agent_id, inbox_id, detail } of refused) {
-        options.log.warn({ project_id, agent_id, inbox_id, detail }, 'inbox row rejected')
+      caughtUp = false
+      const claim = await kernel.claim(claimantFor(max))
+      const again = accept(claim)
+      caughtUp = !again
+      return { started: claim.turns.length, again }
+    },
+    workerTarget,
+    notice() {
+      caughtUp = false
+    },
+    offer(turns) {
+      // Older turns go first: a worker that may have some claims them itself.
+      if (draining || !caughtUp || free() < turns) return undefined
+      offered += turns
+      let end = (): void => undefined
+      const taken = new Promise<void>((resolve) => (end = resolve))
+      offers.add(taken)
+      return {
+        claimant: claimantFor(turns),
+        take(claim) {
+          offered -= turns
+          if (claim !== undefined && accept(claim)) caughtUp = false
+          offers.delete(taken)
+          end()
+          announceRoom()
+        },
       }
-      start(turns)
-      // An idle worker is never held back by its own turns: it asks again with the next poll.
-      heldBack = claimed.heldBack && running.size > 0
-      return { started: turns.length, again: again || heldBack }
     },
     async beat() {
       const scopes = [...running.values()].filter((scope) => scope.fenced)
@@ -150,8 +213,7 @@ export function openWorker(options: WorkerOptions): Worker {
       if (scope?.turn !== turn) return
       scope.cancellation.cancel('failed')
       // Its function may never return: a drain must not wait for it.
-      running.delete(turn.agentTurnId)
-      options.standby?.remove(turn)
+      remove(scope)
       announceRoom()
     },
     stopClaiming,
@@ -159,6 +221,7 @@ export function openWorker(options: WorkerOptions): Worker {
     room: () => (draining || free() > 0 ? Promise.resolve() : new Promise((resolve) => waitingForRoom.push(resolve))),
     async drain(graceMs) {
       stopClaiming()
+      await Promise.all(offers)
       const finished = Promise.all([...running.values()].map((scope) => scope.done))
       const giveUp = new AbortController()
       await Promise.race([finished, clock.sleep(graceMs, giveUp.signal)])

@@ -1,20 +1,21 @@
 /** `bellwether task …` with real processes on a real root, killed and interrupted at critical moments. */
-import { appendFile, mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { existsSync } from 'node:fs'
+import { appendFile, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { printError } from '../../src/cli/shared/output.js'
 import { loadTask } from '../../src/cli/work/task/task.js'
 import { systemDisk } from '../../src/ports/disk/disk.js'
 import { systemMachine } from '../../src/ports/disk/machine.js'
+import { openProject, trustFolderOf } from '../../src/runtime/control/trust.js'
 import { findSandbox } from '../../src/ports/processes/sandbox/available.js'
 import { runCli, type Cli } from '../support/process.js'
 import { until } from '../support/until.js'
+import { tempFolder } from '../support/disk/temp-folder.js'
 
 let root = ''
 beforeEach(async () => {
-  root = await mkdtemp(join(tmpdir(), 'bellwether-task-'))
-  onTestFinished(() => rm(root, { recursive: true, force: true }))
+  root = tempFolder('task')
 })
 
 function start(...words: string[]): Cli {
@@ -112,14 +113,44 @@ describe('bellwether task', () => {
   it.runIf(findSandbox(undefined).kind !== undefined)(
     'done and dispatch run verify commands in the sandbox, which shows nothing outside the task root',
     async () => {
-      const outside = await mkdtemp(join(tmpdir(), 'bellwether-outside-'))
-      onTestFinished(() => rm(outside, { recursive: true, force: true }))
+      const outside = tempFolder('outside')
       await json('add', 'One', '--verify', `test ! -e ${outside} && test -d ${root}/state`)
       await json('add', 'Two', '--verify', `test ! -e ${outside}`)
       expect(await task('done', 'T-1')).toMatchObject({ code: 0, out: 'T-1 is done\n' })
       expect(await task('dispatch', 'T-2', '--command', `test -e ${outside} && echo done`)).toMatchObject({ code: 0 })
     },
   )
+
+  it('done runs no check without a sandbox, and none that reads variables, before a person trusts the files of the folder', async () => {
+    const state = `${root}-state`
+    vi.stubEnv('XDG_STATE_HOME', state)
+    vi.stubEnv('DEPLOY_KEY', 'secret')
+    onTestFinished(() => void vi.unstubAllEnvs())
+    onTestFinished(() => rm(state, { recursive: true, force: true }))
+    await mkdir(join(root, 'config'))
+    const policy = (text: object) => writeFile(join(root, 'config/acceptance-policy.json'), JSON.stringify(text))
+    const done = () => task('done', 'T-1')
+    const planted = join(root, 'planted')
+    await task('add', 'One')
+    await policy({ default: { commands: [{ command: `echo x >> ${planted}`, sandbox: 'none' }] } })
+    expect(await done()).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('are not trusted, and the check has no sandbox'),
+    })
+    await policy({ default: { commands: [{ command: 'true' }] }, environment: ['DEPLOY_KEY'] })
+    expect(await done()).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('are not trusted, and the check reads DEPLOY_KEY'),
+    })
+    expect(existsSync(planted)).toBe(false)
+    await policy({
+      default: { commands: [{ command: `echo "$DEPLOY_KEY" >> ${planted}`, sandbox: 'none' }] },
+      environment: ['DEPLOY_KEY'],
+    })
+    openProject({ folder: root, root: '.' }, trustFolderOf(root)).trust()
+    expect(await done()).toMatchObject({ code: 0 })
+    expect(await readFile(planted, 'utf8')).toBe('secret\n')
+  })
 
   it('task edit changes fields of a task, and task show names its creator and its events', async () => {
     await json('add', 'One', '--as', 'ann', '--verify', 'false', '--approval')

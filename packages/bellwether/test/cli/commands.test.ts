@@ -7,6 +7,7 @@ import { dataFolderOf } from '../../src/runtime/data-folder.js'
 import { until } from '../support/until.js'
 import { accessCommands } from './access-commands.js'
 import { mistakes } from './mistakes.js'
+import { trendCommands } from './trend-commands.js'
 import { inProcess, longLength, openUp, otherPresets, type RunningUp } from './running-up.js'
 
 // Processes start from source, on a machine that runs other tests.
@@ -325,7 +326,8 @@ describe('a task for the coding agent of init', () => {
     // Each also writes the file that it claims.
     const failures: [string, RegExp][] = [
       ['stand-in: fail', /agent exited with 1: API Error: 529 the model is overloaded/],
-      ['stand-in: max-turns', /agent reported a failure: it ended with error_max_turns/],
+      ['stand-in: fail Not logged in · Please run /login', /agent exited with 1: Not logged in/],
+      ['stand-in: max-turns', /agent exited with 1: Reached maximum number of turns \(6\)/],
       ['stand-in: report {"status": "FAILED"}', /the agent reported status "FAILED"/],
       ['stand-in: report {"ok": false}', /the agent reported ok: false/],
       ['stand-in: report {"success": false}', /the agent reported success: false/],
@@ -345,10 +347,14 @@ describe('a task for the coding agent of init', () => {
       ).toMatch(why)
       expect(out).not.toMatch(/spawn.failed/)
     }
+    // The agent has no terminal in which a person could enter /login.
+    const loggedOut = failures.findIndex(([order]) => order.includes('/login'))
+    expect((await up.run('task', 'show', `F-${loggedOut}`)).out).toContain('Start claude in a terminal as the account')
   })
 })
 
 accessCommands(() => up)
+trendCommands(() => up)
 
 it('every typical mistake of a newcomer ends in an error that names the fix', async () => {
   for (const { what, make, names } of mistakes(up)) expect(await make(), what).toMatch(names)

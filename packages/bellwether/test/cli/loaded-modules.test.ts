@@ -8,21 +8,25 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { commands } from '../../src/cli/commands.js'
 import { testFolder } from '../support/postgres.js'
 
 const main = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
 const asUrl = (code: string) => `data:text/javascript,${encodeURIComponent(code)}`
 
 /** Runs a command and returns the packages and the files of this package that it loaded. */
-async function loadedBy(folder: string, words: readonly string[], exitCode = 0) {
-  const list = join(folder, `${words.join('-').replaceAll('/', '_')}.txt`)
+const loadedBy = (folder: string, words: readonly string[], exitCode = 0) =>
+  modulesOf(folder, words.join('-').replaceAll('/', '_'), [main, ...words], exitCode)
+
+async function modulesOf(folder: string, name: string, program: readonly string[], exitCode = 0) {
+  const list = join(folder, `${name}.txt`)
   const hook = asUrl(`import { appendFileSync } from 'node:fs'
     export async function load(url, context, next) {
       appendFileSync(${JSON.stringify(list)}, url + '\\n')
       return next(url, context)
     }`)
   const register = asUrl(`import { register } from 'node:module'; register(${JSON.stringify(hook)})`)
-  const args = ['--import', register, main, ...words]
+  const args = ['--import', register, ...program]
   const ended = await promisify(execFile)(process.execPath, args, { cwd: folder }).then(
     () => 0,
     (error: { readonly code?: unknown }) => error.code,
@@ -31,8 +35,38 @@ async function loadedBy(folder: string, words: readonly string[], exitCode = 0) 
   const modules = (await readFile(list, 'utf8')).trim().split('\n')
   const packages = modules.flatMap((url) => /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(url)?.[1] ?? [])
   const rooms = modules.flatMap((url) => /\/bellwether\/dist\/([^/]+)\//.exec(url)?.[1] ?? [])
-  return { count: modules.length, packages: [...new Set(packages)].sort(), rooms: [...new Set(rooms)].sort() }
+  const unique = (names: readonly string[]) => [...new Set(names)].sort()
+  return { modules, count: modules.length, packages: unique(packages), rooms: unique(rooms) }
 }
+
+describe('the modules of a process that waits', () => {
+  // Formatting the first number or date with Intl costs a process 6 MB.
+  const withoutIntl = asUrl(`const fail = () => { throw new Error('Intl is used while modules load') }
+    Number.prototype.toLocaleString = Date.prototype.toLocaleString = fail
+    for (const name of ['DateTimeFormat', 'NumberFormat', 'Collator', 'supportedValuesOf']) Intl[name] = fail`)
+  const loads = async (part: string) => {
+    const url = new URL(`../../dist/runtime/${part}.js`, import.meta.url).href
+    const program = ['--import', withoutIntl, '--input-type=module', '--eval', `await import(${JSON.stringify(url)})`]
+    const { modules, packages } = await modulesOf(await testFolder(), part, program)
+    return { modules: modules.filter((one) => !one.startsWith('node:')), packages }
+  }
+
+  it('a worker loads no schemas of HTTP routes, which cost 9 MB, and nothing of the server, the board and the view', async () => {
+    const { modules, packages } = await loads('worker')
+    const unused = /protocol\/dist\/http\/|bellwether\/dist\/(?:http|board|view|pmo|mcp)\//
+    expect(modules.filter((one) => unused.test(one))).toEqual([])
+    expect(
+      packages.filter((one) => /fastify|otel|opentelemetry|nats|ai-sdk|modelcontext|nodemailer|openid/.test(one)),
+    ).toEqual([])
+    expect(modules.length).toBeLessThan(480)
+  })
+
+  it('`up` loads what a sign-in, a message, a model and an MCP server need when they are used', async () => {
+    const { modules, packages } = await loads('up')
+    expect(packages.filter((one) => /nats|ai-sdk|modelcontext|nodemailer|openid|ajv/.test(one))).toEqual([])
+    expect(modules.length).toBeLessThan(900)
+  })
+})
 
 describe('the modules of a short command', () => {
   let folder: string
@@ -57,7 +91,7 @@ describe('the modules of a short command', () => {
     const { count, packages, rooms } = await loadedBy(folder, words)
     expect(packages).toEqual(['commander'])
     expect(rooms).toEqual(['board', 'cli', 'client', 'ports', 'runtime', 'settings'])
-    expect(count).toBeLessThan(115)
+    expect(count).toBeLessThan(117)
   })
 
   it.each([['turn', 'list'], ['turn', 'show', 'none'], ['agents'], ['questions', 'list'], ['view', 'stats']])(
@@ -69,6 +103,26 @@ describe('the modules of a short command', () => {
       expect(count).toBeLessThan(70)
     },
   )
+
+  it('the help of every command loads neither the server nor the database, and that of most commands no schemas', async () => {
+    // These check their options with the schemas of files and settings.
+    const withSchemas = ['sensor', 'rebuild-snapshot', 'restore-snapshot']
+    const limits = { plain: 140, withSchemas: 200 }
+    const names = Object.keys(commands)
+    const running = [...names.entries()]
+    const one = async () => {
+      for (let next = running.pop(); next !== undefined; next = running.pop()) {
+        const [, name] = next
+        const { count, packages } = await loadedBy(folder, [name, '--help'])
+        const isPlain = !withSchemas.includes(name)
+        expect([name, isPlain && packages.includes('zod')]).toEqual([name, false])
+        expect(packages, name).not.toContain('fastify')
+        expect([name, count < (isPlain ? limits.plain : limits.withSchemas) ? 'few' : count]).toEqual([name, 'few'])
+      }
+    }
+    await Promise.all([one(), one()])
+    expect(names.length).toBeGreaterThan(25)
+  })
 
   it('task with any verb defines that verb', async () => {
     const { loadTask } = await import('../../src/cli/work/task/task.js')

@@ -9,6 +9,7 @@ import fastify from 'fastify'
 import { refusedAddress } from '../../src/ports/tools/http-address.js'
 import { openReceiver } from '../../src/runtime/parts/listen.js'
 import { testFolder } from '../support/postgres.js'
+import { runCli } from '../support/process.js'
 import { quietLog } from '../support/quiet-log.js'
 import { inProcess, type RunningUp } from './running-up.js'
 import { listen } from '../support/servers/listen.js'
@@ -40,6 +41,39 @@ export function mistakes(up: RunningUp): readonly Mistake[] {
     { what: 'a mistyped verb', make: () => typed('turn', 'lst'), names: /Did you mean: bellwether turn list\?/ },
     { what: 'a mistyped option', make: () => typed('turn', 'list', '--limt', '5'), names: /Did you mean --limit\?/ },
     { what: 'a mistyped agent', make: () => atUp('turn', 'run', 'greter', 'hi'), names: /Did you mean greeter\?/ },
+    {
+      what: 'an agent with a name like no other',
+      make: () => atUp('turn', 'run', 'frobnicate', 'hi'),
+      names: /\[unknown_agent\]\n +bellwether agents lists all/,
+    },
+    {
+      what: 'an agent file that the server does not use',
+      async make() {
+        const folder = await testFolder()
+        await mkdir(join(folder, 'agents'))
+        await writeFile(join(folder, 'agents', 'mine.md'), '---\ncommand: [cat]\n---\n')
+        const args = ['turn', 'run', 'mine', 'hi', '--server', up.url, '--key', up.adminKey]
+        const command = runCli(args, { cwd: folder })
+        await command.ended
+        return command.stderr()
+      },
+      names: /agents\/mine\.md exists here, but the server does not use it: bellwether doctor/,
+    },
+    {
+      what: 'a task for an agent without a file',
+      async make() {
+        const root = await testFolder()
+        await mkdir(join(root, 'agents'))
+        await writeFile(join(root, 'agents', 'coder.md'), '---\ncommand: [cat]\n---\n')
+        return typed('task', 'add', 'one', '--agent', 'codr', '--root', root)
+      },
+      names: /^warning: agents\/ has no file for agent "codr"; did you mean coder\?\n$/,
+    },
+    {
+      what: 'a turn that does not exist',
+      make: () => atUp('turn', 'show', 'abc'),
+      names: /\[not_found\]\n +`bellwether turn list` lists the turns of the project/,
+    },
     {
       what: 'no instruction',
       make: () => typed('turn', 'run', 'greeter'),

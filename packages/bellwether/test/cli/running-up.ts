@@ -5,7 +5,7 @@
 import { mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
 import { vi } from 'vitest'
-import { initFolder } from '../../src/cli/start/init.js'
+import { initFolder } from '../../src/cli/start/init-folder.js'
 import { run as runCommand } from '../../src/cli/run.js'
 import { presetNames } from '../../src/worker/executors/presets.js'
 import { codingAgentPath } from '../support/agents/coding-agents.js'

@@ -1,5 +1,6 @@
 /** Help, and suggestions for wrong usage: commands that need no server. */
 import { expect, it } from 'vitest'
+import { testFolder } from '../support/postgres.js'
 import { inProcess } from './running-up.js'
 
 it('prints help and suggestions for wrong usage', async () => {
@@ -21,8 +22,21 @@ it('prints help and suggestions for wrong usage', async () => {
     [['agents', 'shwo', 'x'], 2, 'Did you mean: bellwether agents show?'],
     [['turn', 'wacth', 'x'], 2, 'Did you mean: bellwether turn watch?'],
     [['watchdog', '--folow'], 2, 'Did you mean --follow?'],
+    // Nothing is similar: no suggestion is better than a wrong one.
+    [['run', 'greeter', 'hi'], 2, 'Did you mean: bellwether turn run?'],
+    [['start'], 2, 'Did you mean: bellwether up?'],
+    [['--json', 'turn', 'list'], 2, 'Options come after the command: bellwether turn list --json'],
+    [['frobnicate'], 2, 'See: bellwether --help'],
+    [['turn', 'frobnicate'], 2, 'It has: run, '],
+    [['turn', 'list', '--frobnicate'], 2, 'See: bellwether turn list --help'],
     [['turn', 'list', '--limit', '0'], 2, 'whole number from 1'],
     [['turn', 'run', 'echo'], 2, 'A turn needs an instruction'],
+    [['turn', 'stop'], 2, 'name turns, or give --all'],
+    [['turn', 'stop', 't', '--all'], 2, 'name turns, or give --all'],
+    [['turn', 'retry', 'a', 'b', '--agent', 'coder'], 2, 'cannot be combined'],
+    [['task', 'bulk', 'retry'], 2, 'name tasks, or give --all'],
+    [['task', 'bulk', 'assign', 'T-1'], 2, 'needs --to AGENT'],
+    [['task', 'bulk', 'done', 'T-1'], 2, 'Allowed choices'],
     [['keys', 'create', '--role', 'king'], 2, 'one of admin'],
   ]
   for (const [args, code, text] of cases) {
@@ -30,4 +44,13 @@ it('prints help and suggestions for wrong usage', async () => {
     expect([result.code, code === 0 ? result.err : result.out], args.join(' ')).toEqual([code, ''])
     expect(result.out + result.err, args.join(' ')).toContain(text)
   }
+})
+
+it('task watch leaves no listener behind', async () => {
+  const root = await testFolder()
+  await inProcess(['task', 'add', 'one', '--root', root])
+  const count = () => ['SIGINT', 'SIGTERM', 'SIGHUP'].map((name) => process.listenerCount(name))
+  const before = [...count(), process.stdout.listenerCount('error')]
+  expect((await inProcess(['task', 'watch', '--once', '--root', root])).out).toContain('task_created')
+  expect([...count(), process.stdout.listenerCount('error')]).toEqual(before)
 })

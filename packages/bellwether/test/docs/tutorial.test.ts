@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { statSync } from 'node:fs'
-import { rm } from 'node:fs/promises'
+import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { errorMessage } from '@bellwether/base'
 import { expect, it, onTestFinished } from 'vitest'
@@ -26,9 +26,11 @@ interface ShownTask {
 it('the commands of the tutorial work as written: a bug is fixed and checked, a false claim is caught, a command is approved, a conflict is resolved', async () => {
   const folder = await testFolder()
   onTestFinished(() => rm(folder, { recursive: true, force: true }))
-  const person = { GIT_AUTHOR_NAME: 'a', GIT_AUTHOR_EMAIL: 'a@b', GIT_COMMITTER_NAME: 'a', GIT_COMMITTER_EMAIL: 'a@b' }
+  // A new account, whose git does not guess an author.
+  await writeFile(join(folder, '.gitconfig'), '[user]\n\tuseConfigOnly = true\n')
   const env = {
-    ...person,
+    HOME: folder,
+    GIT_CONFIG_NOSYSTEM: '1',
     BELLWETHER: repository,
     PATH: `${join(repository, 'examples/coding-agent')}:${process.env['PATH']}`,
     BELLWETHER__SERVER__PORT: '0',

@@ -4,6 +4,8 @@ import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { systemClock, systemRandom } from '@bellwether/base'
 import { expect, it, onTestFinished } from 'vitest'
+import { readTrail } from '../../src/kernel/reads/trail.js'
+import { replay } from '../../src/worker/replay/replay.js'
 import { openKernel } from '../../src/kernel/kernel.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
 import { notifyBell } from '../../src/ports/bell/notify.js'
@@ -50,7 +52,11 @@ const lines: readonly FakeAnswer[] = [
       },
     ],
   },
-  { calls: [{ name: 'ask_person', args: { question: 'Shall I go on?', choices: ['yes', 'no'] } }] },
+  {
+    calls: [
+      { name: 'ask_person', args: { question: 'Shall I go on?', choices: ['yes', 'no'], deadline_seconds: 600 } },
+    ],
+  },
   { calls: [{ name: 'submit_result', args: { text: 'All is done.' } }] },
 ]
 
@@ -163,4 +169,8 @@ it('[T4.4] [T3.1d] a turn with three tools, an MCP tool, fifty children of which
     values: [agentTurnId],
   })
   expect(steps).toEqual([{ steps: lines.length }])
+
+  // The person got the question without its deadline.
+  const trail = await readTrail(db, 'default', agentTurnId, 'test')
+  expect(replay(trail!)).toMatchObject({ result: 'exact', difference: null })
 })

@@ -105,6 +105,27 @@ it('no person is asked about a call that claude’s own flags allow', async () =
   expect(await readApprovals(b.t.db, query)).toEqual([])
 })
 
+it('a program that a message interrupts while it waits asks for the same item again', async () => {
+  const instructions = 'stand-in: run echo ran >> interrupted.txt'
+  const turn = await b.begin({ preset: 'claude', approve: 'ask', steering: 'off', instructions })
+  const query = { projectId: 'p', show: 'all', limit: 10 } as const
+  const items = async () => (await readApprovals(b.t.db, query)).filter((one) => one.agent_turn_id === turn)
+  const asked = await until('the program asks', async () => (await items())[0])
+  const message = { projectId: 'p', agentTurnId: turn, messageId: 'm', sender: 'rita', text: 'hurry', urgent: true }
+  await b.t.kernel.say(message)
+  await until('the program has been interrupted', async () => {
+    const rows = await b.t.all(
+      'select from state.turn_messages where delivered_at is not null and agent_turn_id = $1',
+      turn,
+    )
+    return rows.length > 0 || undefined
+  })
+  await b.t.kernel.decideApproval({ projectId: 'p', by: 'ann', approvalId: asked.approval_id, scope: 'once' })
+  expect(await b.ended(turn)).toMatchObject({ outcome: 'success', taskEvents: 1 })
+  expect(readFileSync(join(b.folder, 'interrupted.txt'), 'utf8')).toBe('ran\n')
+  expect(await items()).toHaveLength(1)
+})
+
 it('the program’s socket only asks, and only for its own turn', async () => {
   const script = `echo "$BELLWETHER_APPROVALS $BELLWETHER_APPROVALS_TOKEN" > handle; until test -e done; do sleep 0.05; done`
   const begun = await b.begin({ command: script, approve: 'ask' })
@@ -161,7 +182,8 @@ it('a turn that waits for a person gives its place back, and as many wait as the
     const asking = { preset: 'claude', approve: 'ask' } as const
     const first = await setup.begin({ ...asking, instructions: 'stand-in: run echo first >> ran.txt' })
     const [one] = await asked(setup, 1)
-    expect(setup.worker.free()).toBe(1)
+    // The worker gives the place back after it has stored the request.
+    await until('the place is free', async () => setup.worker.free() === 1 || undefined)
     expect(await setup.run({ command: 'echo other' })).toMatchObject({ outcome: 'success', text: 'other' })
     const second = await setup.begin({ ...asking, instructions: 'stand-in: run echo second >> ran.txt' })
     const both = await asked(setup, 2)

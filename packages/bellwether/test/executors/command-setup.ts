@@ -56,7 +56,7 @@ export interface CommandSetup {
   close(): Promise<void>
 }
 
-export interface Ended extends InboxRow {
+interface Ended extends InboxRow {
   readonly text: string
   readonly fields: unknown
   readonly steps: readonly { readonly status: string; readonly metadata: Record<string, unknown> }[]

@@ -11,7 +11,7 @@ import { until } from '../support/until.js'
 
 const source = (text: string) => `export default {\n  ann: async () => ({ deliver: { text: '${text}' } }),\n}\n`
 
-async function opened(text: string) {
+async function opened(text: string, agents: Readonly<Record<string, 'function' | 'command'>> = {}) {
   const folder = await testFolder()
   const control = join(folder, 'control')
   await mkdir(control)
@@ -19,6 +19,12 @@ async function opened(text: string) {
   const copy = join(control, 'agents.mjs')
   await writeFile(file, text)
   await writeFile(copy, text)
+  await mkdir(join(control, 'agents'))
+  for (const [name, executor] of Object.entries(agents))
+    await writeFile(
+      join(control, 'agents', `${name}.md`),
+      `---\nexecutor: ${executor}\n${executor === 'command' ? 'command: [cat]\n' : ''}---\n`,
+    )
   const stop = new AbortController()
   onTestFinished(async () => {
     stop.abort()
@@ -52,6 +58,17 @@ it('an accepted change is loaded, and one that is not accepted is not', async ()
     JSON.stringify(await result()).includes('two') ? true : undefined,
   )
   expect(lines.filter(({ message }) => message === 'agents file loaded')).toHaveLength(2)
+})
+
+it('agents whose function is not in the file are named when it is loaded', async () => {
+  const { file, copy, live, lines } = await opened(source('one'), { ann: 'function', bob: 'function', cat: 'command' })
+  const named = () => lines.filter(({ message }) => message === 'agents whose function is not in the agents file')
+  expect(named()).toMatchObject([{ level: 'error', fields: { part: 'bob', file: 'agents.mjs' } }])
+  const both = `${source('one')}\n`.replace('ann', "'*': async () => ({ deliver: { text: 'any' } }), ann")
+  await writeFile(file, both)
+  await writeFile(copy, both)
+  await until('the new version is loaded', async () => (live.current?.agents['*'] === undefined ? undefined : true))
+  expect(named()).toHaveLength(1)
 })
 
 it('a function may return a text, and one that returns or reads something else fails with what to write instead', async () => {

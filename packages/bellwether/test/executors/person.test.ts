@@ -3,13 +3,16 @@ import type { NewTurn } from '../../src/kernel/verbs/turn/enqueue.js'
 import type { ReportResult } from '../../src/kernel/verbs/tools/report.js'
 import { expireWaits } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import type { AgentFunction } from '../../src/worker/agent.js'
+import { readTrail } from '../../src/kernel/reads/trail.js'
+import { forkOf } from '../../src/worker/replay/fork.js'
+import { replay } from '../../src/worker/replay/replay.js'
 import { openQuestions, type OpenQuestion } from '../support/agents/questions.js'
 import { personAgent } from '../../src/worker/executors/person/person.js'
 import type { PersonSpec } from '../../src/worker/executors/person/spec.js'
 import { readAgentFile } from '../../src/worker/roster/agent-file.js'
 import { join } from '../support/forks.js'
 import { kernelPerFile, project, target } from '../support/kernel.js'
-import { differingReplays } from '../support/replays.js'
+import { differingReplays, rowsHash } from '../support/replays.js'
 import { headOf, turnRow, waitsOf } from '../support/kernel-rows.js'
 import { enqueueTurn, fullWatchWindow } from '../support/kernel-turns.js'
 import { carriedOut, carryOutAction } from '../support/agents/ui-actions.js'
@@ -339,6 +342,37 @@ it('[T9.3] a person is asked the question of the own turn, whatever earlier turn
     expect(await answer(second, 'no')).toMatchObject({ outcome: 'success' })
     await t.advance(86_400)
   }
+})
+
+it('forks the turn of a person at each of its steps: it asks who was to be asked next there', async () => {
+  const turn = await asked({ people: ['alice', 'bob'], answer_within_seconds: hourSeconds })
+  await turn.silence(hourSeconds + 60)
+  expect((await turn.question())?.arguments['to']).toBe('bob')
+  await turn.answer('yes')
+  const trail = (await readTrail(t.db, project, turn.agentTurnId, 'test'))!
+  expect(replay(trail).steps.map(({ step }) => step)).toEqual([1, 2])
+  const before = await rowsHash(t.db, turn.agentTurnId)
+  for (const [at, to] of [
+    [0, 'alice'],
+    [1, 'bob'],
+    [2, undefined],
+  ] as const) {
+    const fork = forkOf(trail, at, undefined, t.ids)
+    await t.kernel.forkTurn({ ...fork, source: trail.turn, at })
+    await turn.step()
+    const question = (await openQuestions(t.db, project)).find((one) => one.agent_turn_id === fork.agentTurnId)
+    expect([at, question?.arguments['to']]).toEqual([at, to])
+    if (question !== undefined) {
+      await t.kernel.report([
+        { projectId: project, toolCallId: question.tool_call_id, status: 'success', result: 'no' },
+      ])
+      await turn.step()
+    }
+    const { outcome, deliverable_card_id: card } = await turnRow(t, fork.agentTurnId)
+    const text = at === 2 ? 'yes' : 'no'
+    expect([at, outcome, (await t.kernel.readCard(card!))?.content]).toMatchObject([at, 'success', { text }])
+  }
+  expect(await rowsHash(t.db, turn.agentTurnId)).toBe(before)
 })
 
 it('every turn of these tests replays exactly', async () => {

@@ -73,7 +73,7 @@ describe('a coding agent', () => {
   beforeAll(async () => {
     b = await openCommandSetup()
     await mkdir(join(b.folder, 'bin'))
-    // Runs one command 8 times. With "fail" it prints the same result each time and then waits for its end.
+    // Runs one command 8 times. With "fail" it prints the same result each time and then waits for its end; with "heed" until it is warned.
     await b.write(
       'bin/claude',
       `#!/bin/sh
@@ -81,8 +81,9 @@ read -r how
 event() { printf '{"type":"%s","message":{"role":"%s","content":[%s]}}\\n' "$1" "$1" "$2"; }
 for i in 1 2 3 4 5 6 7 8; do
   event assistant '{"type":"tool_use","id":"toolu_'$i'","name":"Bash","input":{"command":"npm test"}}'
-  case $how in *fail*) out=failed ;; *) out="$i failed" ;; esac
+  case $how in *fail* | *heed*) out=failed ;; *) out="$i failed" ;; esac
   event user '{"type":"tool_result","tool_use_id":"toolu_'$i'","content":"'"$out"'"}'
+  case $how$i in *heed*3) read -r line; case $line in *'same tool calls 3 times'*) how=work ;; esac ;; esac
 done
 case $how in *fail*) sleep 600 ;; esac
 printf '{"type":"result","subtype":"success","is_error":false,"result":"done","session_id":"s"}\\n'
@@ -101,6 +102,16 @@ printf '{"type":"result","subtype":"success","is_error":false,"result":"done","s
     expect(done).toMatchObject({ outcome: 'failed', error: 'no_progress', taskEvents: 1 })
     expect(done.text).toContain('was stopped because it repeated the same tool calls with the same results')
     expect(carriers(done.agent_turn_id!)).toEqual([])
+  })
+
+  it('a coding agent that reads messages while it runs is warned after three equal tool events, and goes on if it heeds this', async () => {
+    const done = await b.run({ preset: 'claude', instructions: 'heed' })
+    expect(done).toMatchObject({ outcome: 'success', text: 'done' })
+    const notes = await b.t.all<{ content: string }>(
+      `select content from state.transcript where agent_turn_id = $1 and content like 'Warning%'`,
+      done.agent_turn_id,
+    )
+    expect(notes.map(({ content }) => content)).toEqual([expect.stringMatching(/^Warning to the agent: .* 3 times/)])
   })
 
   it('a coding agent is not stopped while its results change', async () => {

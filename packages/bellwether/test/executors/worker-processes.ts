@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { systemClock, systemRandom } from '@bellwether/base'
+import { defined, systemClock, systemRandom } from '@bellwether/base'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
 import { notifyBell } from '../../src/ports/bell/notify.js'
@@ -31,7 +31,7 @@ const timings: Readonly<Record<string, string>> = {
 
 export const project = 'default'
 
-export interface Turn {
+interface Turn {
   readonly agent_turn_id: string
   readonly claimed_by: string | null
   readonly outcome: string | null
@@ -95,7 +95,7 @@ export async function openWorkerProcesses(
     read: (name) => readFileSync(join(folder, name), 'utf8'),
     async add(role, own = {}) {
       const words = role === 'worker' ? ['--target', own.target ?? 'default', '--project', project] : []
-      const way = own.url === undefined ? {} : { BELLWETHER__DATABASE__URL: own.url }
+      const way = defined({ BELLWETHER__DATABASE__URL: own.url })
       const cli = runCli([role, ...words, '--json', '--parent-pipe'], { cwd: folder, env: { ...env, ...way } })
       children.push(cli)
       await cli.ready()

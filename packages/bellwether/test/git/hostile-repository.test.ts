@@ -1,5 +1,15 @@
 /** Programs that an agent names in the configuration of a repository, or of one inside its worktree: git of the board starts none of them. */
-import { chmodSync, existsSync, lstatSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { gitHistory } from '../../src/ports/git.js'
@@ -116,6 +126,30 @@ describe('git of the board', () => {
     await opened(worktrees, 'T-2')
     writeFileSync(join(root, '.git'), `gitdir: ${join(repository.path, '.git/worktrees/T-2')}\n`)
     await expect(committed(worktrees)).rejects.toMatchObject({ code: 'no_worktree' })
+  })
+
+  it('merges nothing into a folder that "core.worktree" names, also if an agent sets it while the task is open', async () => {
+    const repository = await newRepository()
+    const worktrees = await worktreesOf(repository)
+    const { root } = await opened(worktrees)
+    repositoryAt(root).write('b.txt', 'b')
+    const elsewhere = await temporaryFolder()
+    repository.git('config', 'extensions.worktreeConfig', 'true')
+    for (const scope of ['--local', '--worktree']) {
+      await committed(worktrees)
+      repository.git('config', scope, 'core.worktree', elsewhere)
+      const why = { code: 'files_elsewhere', message: expect.stringContaining(elsewhere) }
+      await expect(merged(worktrees)).rejects.toMatchObject(why)
+      repository.git(
+        'config',
+        '--file',
+        scope === '--local' ? '.git/config' : '.git/config.worktree',
+        '--unset',
+        'core.worktree',
+      )
+    }
+    expect(readdirSync(elsewhere)).toEqual([])
+    expect(await merged(worktrees)).toBe('published')
   })
 
   it('refuses a repository whose configuration includes other files under conditions', async () => {

@@ -1,4 +1,5 @@
 /** Invalid requests are rejected with a problem that names the reason, and write nothing. */
+import { defined } from '@bellwether/base'
 import { connect } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { beforeAll, describe, expect, it } from 'vitest'
@@ -222,7 +223,7 @@ describe('bodies', () => {
         status,
         title: expect.any(String),
         detail: expect.any(String),
-        ...(code === undefined ? {} : { code }),
+        ...defined({ code }),
       })
       expect(answer.text).not.toMatch(/at \w+ \(|node_modules|\.ts:\d/)
     }

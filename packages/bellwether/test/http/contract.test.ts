@@ -2,9 +2,12 @@
  * The server keeps the HTTP contract: every route of the contract exists, every route of the server is in the contract, and the real
  * responses of each route, success and problem, match their schemas. `request` of test-server.ts checks every response.
  */
-import { routes, type Route } from '@bellwether/protocol/http'
+import { defined } from '@bellwether/base'
+import { routes, type Route, type Trail } from '@bellwether/protocol/http'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { sealed } from '../../src/http/routes/trails.js'
 import { project, target } from '../support/kernel.js'
+import { until } from '../support/until.js'
 import { exercised, isStream } from './contract.js'
 import { readEvents } from './reader.js'
 import { addAgent, addTurn, openLink, type Body, view } from './test-server.js'
@@ -27,6 +30,19 @@ const pages = ['/', '/p/*', '/bell.svg', '/assets/*', `${base}/openapi.json`]
 beforeAll(async () => {
   for (const name of ['dan', 'tom']) await addAgent(server, name)
 })
+
+/** Stops the turns of the agent until the request has its response. */
+async function stopTurnsUntil(request: Promise<unknown>, agentId: string): Promise<void> {
+  let isOver = false
+  const over = request.finally(() => (isOver = true))
+  await until('the request has its response', async () => {
+    const { turns } = (await server.get(`${p}/turns?agent=${agentId}`)).body
+    for (const { agent_turn_id: turn, ended_at: endedAt } of turns!)
+      if (endedAt === null) await server.post(`${p}/turns/${String(turn)}/stop`, {})
+    return isOver ? true : undefined
+  })
+  await over
+}
 
 const claimed = (agentId: string) => claimTurnOf(server, agentId)
 
@@ -123,7 +139,7 @@ it('health and readiness name a target whose turns wait for a worker, and stop w
   const target = 'far-away'
   const limited = await server.key('reader', { project })
   const targets = async (key?: string) => {
-    const { body } = await server.get('/health/components', key === undefined ? {} : { key })
+    const { body } = await server.get('/health/components', defined({ key }))
     return (body['components'] as Body[]).filter((one) => one['kind'] === 'target')
   }
   await server.kernel.putAgents([{ projectId: project, agentId: 'stranded', workerTarget: target }])
@@ -192,6 +208,8 @@ describe('the HTTP contract', () => {
     await server.post(`/keys/${String(key)}/rotate`, {})
     await server.request('DELETE', `/keys/${String(key)}`)
     await server.request('DELETE', `${p}/schedules/daily`)
+    const { runs } = (await server.get(`${p}/eval-runs`)).body as unknown as { runs: Body[] }
+    await server.post(`${p}/eval-runs/${String(runs[0]!['run_id'])}/stop`)
     await server.request('PUT', `${p}/tools/deploy`, { options: { approve: 'ask' } })
     await addTurn(server, 'tom')
     const asks = { toolCallId: 'deploy-1', toolName: 'deploy', args: {} }
@@ -229,12 +247,12 @@ describe('the HTTP contract', () => {
       output_box_id: null,
     }
     const empty = { context: [], cards: [], steps: [], waits: [], receipts: [], transcript: [] }
-    await server.post(`${p}/imports`, { ...trail, ...empty, turn: elsewhere })
+    await server.post(`${p}/imports`, sealed({ ...trail, ...empty, turn: elsewhere } as unknown as Trail))
     await server.post('/board/control', { paused: false })
     const { taskId } = (await server.post('/board/tasks', { title: 'run', agent: 'cid' })).body
     const dispatched = server.post(`/board/tasks/${String(taskId)}/dispatch`)
-    await server.kernel.deliver({ ...(await claimed('cid')), status: 'success', content: { text: 'done' } })
-    await dispatched
+    // Its turn waits behind others of the agent.
+    await stopTurnsUntil(dispatched, 'cid')
     const sensor = { key: server.keys.sensor }
     const { body: session } = await server.post('/pipe/session', { task_id: 'x:s1' }, sensor)
     await server.request('DELETE', `/pipe/session/${String(session['session_id'])}`, undefined, sensor)

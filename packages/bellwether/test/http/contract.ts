@@ -30,7 +30,7 @@ export interface ResponseCheck {
 /** The statuses with which each route has responded. */
 export const exercised = new Map<string, Set<number>>()
 
-export function keyFor(method: string, url: string): string | undefined {
+function keyFor(method: string, url: string): string | undefined {
   const path = new URL(url, 'http://x').pathname
   const found = table.filter((one) => one.method === method && one.pattern.test(path))
   return (found.find(({ fixed }) => fixed) ?? found[0])?.key

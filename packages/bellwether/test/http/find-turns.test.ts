@@ -1,6 +1,7 @@
 /** Tests the filters of the list of turns: time, error, cost and words, alone and together with the status. */
+import { defined } from '@bellwether/base'
 import { beforeAll, expect, it } from 'vitest'
-import { listTurns, type TurnFilter } from '../../src/kernel/reads/turns.js'
+import { listTurns, readInstructions, type TurnFilter } from '../../src/kernel/reads/turns.js'
 import { kernelPerFile, project } from '../support/kernel.js'
 
 const t = kernelPerFile()
@@ -20,7 +21,7 @@ async function ended(name: string, agentId: string, instruction: string, end: { 
       t.kernel.deliver({
         ...turn,
         status: end.error === undefined ? 'success' : 'failed',
-        ...(end.error === undefined ? {} : { error: end.error }),
+        ...defined({ error: end.error }),
         content: { text: end.text },
       }),
   }
@@ -59,6 +60,8 @@ it.each<[string, () => TurnFilter, string[]]>([
   ['since a time', () => ({ since: noon }), ['queued', 'dispatched', 'broken', 'poor']],
   ['before a time', () => ({ until: noon }), ['old']],
   ['between two times', () => ({ since: noon, until: noon }), []],
+  ['an end since a time', () => ({ endedSince: noon }), ['broken', 'poor']],
+  ['an end before a time', () => ({ endedUntil: noon }), ['old']],
   ['the beginning of an error', () => ({ error: 'budget' }), ['poor']],
   ['an error and an agent', () => ({ error: 'budget', agentId: 'writer' }), []],
   ['a cost', () => ({ minCostMicros: 750_000 }), ['old']],
@@ -105,4 +108,10 @@ it('a search for words goes through old turns page by page, and ends at the time
   }
   expect(await pages({ text: 'shop' })).toEqual([1, 3])
   expect(await pages({ text: 'shop', since: noon })).toEqual([0, 1])
+})
+
+it('reads the instruction of each turn of a list, queued ones too', async () => {
+  const ids = [turns['old']!, turns['queued']!, 'no-such-turn']
+  const read = await readInstructions(t.db, ids)
+  expect(ids.map((id) => read.get(id))).toEqual(['Fix the price list of the shop', 'price', undefined])
 })

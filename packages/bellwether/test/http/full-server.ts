@@ -5,13 +5,15 @@
  */
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { systemClock, systemRandom } from '@bellwether/base'
+import { defined, systemClock, systemRandom } from '@bellwether/base'
 import { readRules } from '../../src/http/sign-in/people.js'
 import { openProviderLogins } from '../../src/http/sign-in/provider-logins.js'
 import type { IdentityProvider } from '../../src/ports/identity/oidc.js'
 import { dashboardPages } from '../../src/http/pages.js'
 import type { KeyRole } from '@bellwether/protocol'
 import { afterAll, beforeAll } from 'vitest'
+import { readSuiteFile } from '../../src/evals/suite-file.js'
+import { putSuite } from '../../src/kernel/verbs/evals/suites.js'
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import { project, target } from '../support/kernel.js'
 import { testFolder } from '../support/postgres.js'
@@ -126,12 +128,23 @@ interface Ids {
   readonly box: string
   readonly batch: string
   readonly task: string
+  readonly run: string
   readonly session: string
   readonly job: string
   readonly source: string
 }
 
 const daily = { cron: '@daily', agent: 'ann', instruction: secret }
+
+const suite = `
+[[variants]]
+agent = "bob"
+[[checks]]
+contains = "yes"
+[[cases]]
+name = "one"
+instruction = ${JSON.stringify(secret)}
+`
 
 const fenceOf = ({ turn_epoch, lease_token }: Body) => ({ fence: { turn_epoch, lease_token } })
 
@@ -161,13 +174,17 @@ async function addRecords(server: TestServer): Promise<Ids> {
   const batch = String((await server.post(`${p}/batches`, { tasks })).body['batch_id'])
   await server.post(`${p}/schedules`, { schedule: 'daily', definition: daily })
   const task = String((await server.post('/board/tasks', { title: secret, agent: 'bob' })).body['taskId'])
+  const read = readSuiteFile('evals/all.toml', suite)
+  if ('problems' in read) throw new Error(read.problems.join('; '))
+  await putSuite(server.t.db, { projectId: project, suite: 'all' }, { origin: 'host:/project', read })
+  const run = String((await server.post(`${p}/evals/all/runs`, {})).body['run_id'])
   await server.t.all(
     `insert into state.interventions (kind, project_id, agent_id, agent_turn_id, reason, created_at) values ('stop', $1, 'ann', $2, $3, state.now())`,
     project,
     turn,
     secret,
   )
-  return { turn, done, fence: held, call, card, box, batch, task, ...(await addView(server)) }
+  return { turn, done, fence: held, call, card, box, batch, task, run, ...(await addView(server)) }
 }
 
 /** A sensor's session that has reported these files as its snapshot. */
@@ -216,7 +233,7 @@ function routesWith(ids: Ids): readonly Route[] {
       audited: true,
     })
   const pipe = (method: string, url: string, path: string, body?: object) =>
-    one(method, `/pipe${url}`, `/pipe${path}`, ['sensor'], body === undefined ? {} : { body })
+    one(method, `/pipe${url}`, `/pipe${path}`, ['sensor'], defined({ body }))
   const seen = (url: string, path: string) => get(`/views/:view${url}`, `${v}${path}`, [...readers, 'sensor'])
   const events = { events: [], source_type: 'message' }
   return [
@@ -232,6 +249,8 @@ function routesWith(ids: Ids): readonly Route[] {
     write('PUT', '/targets', '/targets', { worker_targets: null }, []),
     inP('/workers', '/workers'),
     inP('/agents', '/agents'),
+    inP('/trends', '/trends'),
+    inP('/trends.csv', '/trends.csv'),
     write('PUT', '/agents', '/agents', { agents: [{ agent_id: 'bob', worker_target: target }] }),
     inP('/agents/:agent', '/agents/ann'),
     write('PUT', '/agents/:agent', '/agents/bob', { worker_target: target }),
@@ -241,9 +260,11 @@ function routesWith(ids: Ids): readonly Route[] {
     inP('/turns', '/turns'),
     inP('/turns/:turn', `/turns/${ids.turn}`),
     inP('/turns/:turn/spans', `/turns/${ids.turn}/spans`),
+    inP('/turns/:turn/changes', `/turns/${ids.turn}/changes`),
     inP('/turns/:turn/transcript', `/turns/${ids.turn}/transcript`),
     inP('/turns/:turn/transcript/events', `/turns/${ids.turn}/transcript/events?after=x`),
     inP('/turns/:turn/transcript/text', `/turns/${ids.turn}/transcript/text`),
+    write('POST', '/turns/bulk', '/turns/bulk', { action: 'stop', turns: ['none'] }),
     write('POST', '/turns/:turn/stop', '/turns/none/stop', {}),
     write('POST', '/turns/:turn/messages', '/turns/none/messages', { text: 'x' }),
     write('POST', '/turns/:turn/continue', '/turns/none/continue', { instruction: 'x' }),
@@ -278,6 +299,13 @@ function routesWith(ids: Ids): readonly Route[] {
     write('POST', '/schedules/:schedule/resume', '/schedules/daily/resume', {}),
     write('POST', '/schedules/:schedule/run', '/schedules/daily/run', {}),
     inP('/schedules/:schedule/fires', '/schedules/daily/fires'),
+    inP('/evals', '/evals'),
+    write('POST', '/evals/:suite/runs', '/evals/none/runs', {}),
+    inP('/eval-runs', '/eval-runs'),
+    inP('/eval-runs/:run', `/eval-runs/${ids.run}`),
+    inP('/eval-runs/:run/results', `/eval-runs/${ids.run}/results`),
+    inP('/eval-runs/:run/results/:number', `/eval-runs/${ids.run}/results/0`),
+    write('POST', '/eval-runs/:run/stop', '/eval-runs/none/stop', {}),
     inP('/cards/:card', `/cards/${ids.card}`, [...readers, 'worker']),
     inP('/boxes/:box/cards', `/boxes/${ids.box}/cards`, [...readers, 'worker']),
     write('POST', '/boxes', '/boxes', { card_ids: [ids.card] }),
@@ -301,6 +329,7 @@ function routesWith(ids: Ids): readonly Route[] {
     get('/board/tasks/:task/history', `/board/tasks/${ids.task}/history`),
     board('PATCH', '/board/tasks/:task', `/board/tasks/${ids.task}`, { action: 'freeze' }),
     board('POST', '/board/tasks/:task/dispatch', `/board/tasks/${ids.task}/dispatch`, {}),
+    board('POST', '/board/tasks/bulk', '/board/tasks/bulk', { action: 'freeze', tasks: [{ taskId: 'none' }] }),
     board('POST', '/board/control', '/board/control', { paused: true }),
     board('POST', '/board/autopilot', '/board/autopilot', { maxSteps: 1 }),
     get('/board/events', '/board/events?cursor=x'),

@@ -9,7 +9,7 @@ import {
   readTurnCards,
 } from '../../src/kernel/reads/turn-detail.js'
 import { readSpans } from '../../src/kernel/reads/spans.js'
-import { listTurns, readTurn } from '../../src/kernel/reads/turns.js'
+import { listTurns, readInstructions, readTurn } from '../../src/kernel/reads/turns.js'
 import type { Queryable, Statement } from '../../src/ports/database/database.js'
 import { kernelPerFile, project } from '../support/kernel.js'
 
@@ -39,6 +39,7 @@ it.each<[string, (db: Queryable) => Promise<unknown>]>([
   ],
   ['turns with words', (db) => listTurns(db, { projectId: project, text: 'x', minCostMicros: 1, limit: 50 })],
   ['costs', (db) => readCosts(db, [turnId])],
+  ['instructions', (db) => readInstructions(db, [turnId])],
   ['turn statuses', (db) => readTurnStatuses(db, project, [turnId])],
 ])('reading %s scans no table that grows with history', async (_what, read) => {
   const statements: Statement[] = []

@@ -1,4 +1,5 @@
 /** Idempotency keys, cursors and streams keep their guarantees when clients misuse them. */
+import { defined } from '@bellwether/base'
 import { once } from 'node:events'
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -29,7 +30,7 @@ describe('an idempotency key', () => {
     server.post(
       options.path ?? `${p}/agents/ann/turns`,
       { instruction },
-      { headers: { 'idempotency-key': key }, ...(options.as === undefined ? {} : { key: options.as }) },
+      { headers: { 'idempotency-key': key }, ...defined({ key: options.as }) },
     )
 
   it('concurrent requests with one idempotency key create one turn and get the same response', async () => {

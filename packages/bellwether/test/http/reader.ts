@@ -3,7 +3,7 @@ import { request, type IncomingMessage } from 'node:http'
 import { defined } from '@bellwether/base'
 import { checkEvent } from './contract.js'
 
-export interface SseEvent {
+interface SseEvent {
   readonly id: string
   readonly event: string
   readonly data: Readonly<Record<string, unknown>>
@@ -32,11 +32,7 @@ export interface ReadOptions {
 
 export async function readEvents(url: string, { key, last, headers: more }: ReadOptions): Promise<SseReader> {
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
-    const headers = {
-      ...more,
-      ...defined({ 'x-api-key': key }),
-      ...(last === undefined ? {} : { 'last-event-id': last }),
-    }
+    const headers = { ...more, ...defined({ 'x-api-key': key }), ...defined({ 'last-event-id': last }) }
     request(url, { headers, agent: false }, resolve).on('error', reject).end()
   })
   const events: SseEvent[] = []

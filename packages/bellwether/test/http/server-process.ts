@@ -1,4 +1,5 @@
 /** Starts `bellwether server` and programs beside it as real processes on one fresh database, with short timings. `stop` ends all. */
+import { defined } from '@bellwether/base'
 import { spawn, type ChildProcess } from 'node:child_process'
 import { rm } from 'node:fs/promises'
 import { runCli, type Cli } from '../support/process.js'
@@ -26,7 +27,7 @@ export interface RunningServer extends Cli {
   readonly readyLine: Readonly<Record<string, unknown>>
 }
 
-export interface Program {
+interface Program {
   readonly child: ChildProcess
   readonly lines: () => readonly Record<string, unknown>[]
   readonly stderr: () => string
@@ -91,7 +92,7 @@ export async function call(
 ): Promise<{ readonly status: number; readonly body: Record<string, unknown> }> {
   const answer = await fetch(`${address}/api/v1${path}`, {
     method,
-    headers: { 'content-type': 'application/json', ...(key === undefined ? {} : { 'x-api-key': key }) },
+    headers: { 'content-type': 'application/json', ...defined({ 'x-api-key': key }) },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   })
   return { status: answer.status, body: (await answer.json()) as Record<string, unknown> }

@@ -40,7 +40,7 @@ export interface Body {
   readonly lease_token?: string | undefined
 }
 
-export interface RequestOptions {
+interface RequestOptions {
   readonly key?: string | null
   readonly headers?: Readonly<Record<string, string>>
 }
@@ -67,7 +67,7 @@ export interface TestServer {
   close(): Promise<void>
 }
 
-export type KeyLimits = Pick<NewKey, 'view' | 'project' | 'targets'>
+type KeyLimits = Pick<NewKey, 'view' | 'project' | 'targets'>
 
 export const view = 'v'
 

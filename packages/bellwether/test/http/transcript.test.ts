@@ -71,6 +71,17 @@ describe('the transcript of a turn over HTTP', () => {
     )
   })
 
+  it('[T9.2] a downloaded transcript has no characters that control a terminal', async () => {
+    const turn = await running('escapes')
+    const entries = [
+      { kind: 'tool_call', name: 'run\u001b[2J', content: '\u001b]0;x\u0007\tone\r\ntwo\u202e' },
+      { kind: 'tool_call', continued: true, content: '\u009b31m' },
+    ]
+    await callWorkerApi(turn, 'transcript', { entries })
+    const { text } = await server.get(`${p}/turns/${turn.agent_turn_id}/transcript/text`)
+    expect(text.slice(9)).toBe('call run?[2J\n?]0;x?\tone\ntwo??31m\n')
+  })
+
   it('[T9.2] a worker that lost its turn gets 409, its successor appends after it, and a repeated request changes nothing', async () => {
     const turn = await running('lost')
     const first = { session: 7, first: 1, entries: [line('first attempt')] }

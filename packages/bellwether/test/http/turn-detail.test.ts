@@ -124,10 +124,37 @@ describe('a turn', () => {
     const call = { toolCallId: `${turnId}-dan`, toolName: 'fork_join', args: {}, batch }
     await server.kernel.suspend({ ...turn, stepId: `${turnId}-dan`, calls: [call] } as never, 30)
     const { children } = (await turnOf(turnId)) as unknown as { children: Body[] }
-    expect(children).toMatchObject([{ agent_id: 'dan', outcome: null, children: [] }])
+    expect(children).toMatchObject([{ agent_id: 'dan', outcome: null, children: [], relation: 'fork_join' }])
     const child = await turnOf(String(children[0]!['agent_turn_id']))
     expect(child['parent']).toMatchObject({ agent_turn_id: turnId, agent_id: 'eve', status: 'suspended' })
+    expect(child['parent']).toMatchObject({ relation: 'fork_join' })
     await server.post(`${p}/turns/${turnId}/stop`)
+  })
+
+  it('a turn shows how each of its children began: enqueued, delegated, as a follow-up or as a fork', async () => {
+    for (const name of ['source', 'other', 'third']) await addAgent(server, name)
+    const turnId = await addTurn(server, 'source')
+    const turn = await claimed('source')
+    await server.kernel.record({ ...turn, step: { stepId: `${turnId}-1`, phase: 'model', status: 'success' } })
+    const source = { agentId: 'source', agentTurnId: turnId }
+    await server.kernel.enqueue({ projectId: project, agentId: 'other', instruction: 'x', source })
+    const batch = { tasks: [{ targetStrategy: 'reuse' as const, targetRef: 'third', instruction: 'part' }] }
+    const call = { toolCallId: `${turnId}-third`, toolName: 'delegate', args: {}, batch }
+    await server.kernel.suspend({ ...turn, stepId: `${turnId}-1`, calls: [call] } as never, 30)
+    await server.post(`${p}/turns/${turnId}/stop`)
+    expect((await server.post(`${p}/turns/${turnId}/continue`, { instruction: 'more' })).status).toBe(202)
+    expect((await server.post(`${p}/turns/${turnId}/fork`, { at: 0 })).status).toBe(202)
+    const { children } = (await turnOf(turnId)) as unknown as { children: Body[] }
+    expect(children.map(({ agent_id, relation }) => [agent_id, relation])).toEqual([
+      ['other', 'enqueued'],
+      ['third', 'delegate'],
+      ['source', 'follow_up'],
+      ['source', 'fork'],
+    ])
+    const parents = await Promise.all(
+      children.map(async (one) => (await turnOf(String(one['agent_turn_id'])))['parent']),
+    )
+    expect(parents.map((one) => (one as Body)['relation'])).toEqual(['enqueued', 'delegate', 'follow_up', 'fork'])
   })
 
   it('a turn lists the files that it claims and those that changed while it ran, for keys that may read the view', async () => {

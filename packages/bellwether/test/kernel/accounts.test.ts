@@ -165,7 +165,8 @@ async function overdue(): Promise<unknown> {
   const seconds = { dispatched_timeout_seconds: 1e9, max_queue_seconds: 1e9, suspended_reap_seconds: 1e9 }
   const settings = { ...seconds, active_reap_seconds: 60, inbox_processing_timeout_seconds: 1e9, max_deaths: 9 }
   return t.all(
-    'select agent_id, error from state.overdue(state.now(), $1::json, 10)',
+    `select o.agent_id, o.error from state.silent_heads(state.now(), $1::json) h
+      cross join lateral state.overdue(state.now(), $1::json, h.tids, 10) o`,
     JSON.stringify({ ...settings, watching_since: '2000-01-01' }),
   )
 }

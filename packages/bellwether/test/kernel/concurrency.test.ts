@@ -134,6 +134,7 @@ it('[T3.4b] of several workers that claim two concurrent receipts exactly one re
 
 const stormMs = 4_000
 const hasty = {
+  dispatchedRetrySeconds: 0.1,
   dispatchedTimeoutSeconds: 0.2,
   maxQueueSeconds: 0.4,
   activeReapSeconds: 0.3,

@@ -117,7 +117,13 @@ it('[T1.4] the relay polls too: every event reaches the stream without a ring', 
   }
   const stop = new AbortController()
   const kernel = openKernel({ db: t.db, bell: silentBell, ids: t.ids })
-  const patient = { watchdogIntervalSeconds: 600, retentionDays: 30, relayPollMs: 20, maxDeaths: 3 }
+  const patient = {
+    watchdogIntervalSeconds: 600,
+    retentionDays: 30,
+    trendRetentionDays: 100,
+    relayPollMs: 20,
+    maxDeaths: 3,
+  }
   const limits = { dispatchedRetrySeconds: 600, pendingWakeupSeconds: 600, pendingWakeupSkipSeconds: 600 }
   const reaping = {
     dispatchedTimeoutSeconds: 600,

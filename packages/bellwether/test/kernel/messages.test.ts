@@ -8,7 +8,7 @@ import { deliverTurn, enqueueTurn } from '../support/kernel-turns.js'
 const t = kernelPerFile()
 
 const say = (agentTurnId: string, text: string, messageId = text) =>
-  t.kernel.say({ projectId: project, agentTurnId, messageId, saidBy: 'rita', text })
+  t.kernel.say({ projectId: project, agentTurnId, messageId, sender: 'rita', text })
 
 it('stores a message once per id and delivers messages once, in order, as cards and in the transcript', async () => {
   await t.agents('a')
@@ -20,8 +20,8 @@ it('stores a message once per id and delivers messages once, in order, as cards 
   await expect(say(turn.agentTurnId, 'other', 'one')).rejects.toMatchObject({ code: 'duplicate_message' })
   const both = await Promise.all([t.kernel.takeMessages(turn), t.kernel.takeMessages(turn)])
   expect(both.flat()).toMatchObject([
-    { seq: 1, saidBy: 'rita', text: 'one' },
-    { seq: 2, saidBy: 'rita', text: 'two' },
+    { seq: 1, sender: 'rita', text: 'one' },
+    { seq: 2, sender: 'rita', text: 'two' },
   ])
   expect(await say(turn.agentTurnId, 'one')).toEqual({ seq: 1, delivered: true })
   const { output_box_id: box } = await headOf(t, 'a')
@@ -39,7 +39,7 @@ it('delivers messages in their order, however the database reads their rows', as
   const turn = await t.running('order')
   for (const text of ['one', 'two', 'three']) await say(turn.agentTurnId, text)
   // An updated row is stored behind the others.
-  await t.all('update state.turn_messages set said_by = $2 where agent_turn_id = $1 and seq = 1', turn.agentTurnId, 'r')
+  await t.all('update state.turn_messages set sender = $2 where agent_turn_id = $1 and seq = 1', turn.agentTurnId, 'r')
   const scans = ['enable_indexscan', 'enable_bitmapscan']
   for (const scan of scans) await t.all(`alter function state.take_messages set ${scan} = off`)
   const taken = await t.kernel.takeMessages(turn)
@@ -72,7 +72,7 @@ it('refuses a message to a turn that has ended, does not exist or has too many, 
   await expect(say(turn.agentTurnId, 'late')).rejects.toMatchObject({ code: 'turn_ended' })
   await expect(say('none', 'hello')).rejects.toMatchObject({ code: 'unknown_turn' })
   await expect(
-    t.kernel.say({ projectId: 'other', agentTurnId: queued, messageId: 'x', saidBy: 'eve', text: 'x' }),
+    t.kernel.say({ projectId: 'other', agentTurnId: queued, messageId: 'x', sender: 'eve', text: 'x' }),
   ).rejects.toMatchObject({ code: 'unknown_turn' })
 })
 

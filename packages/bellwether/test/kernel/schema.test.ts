@@ -14,6 +14,7 @@ import { checksum, migrate, migrations } from '../../src/kernel/schema/migrate.j
 import { headStatuses, TURN, type HeadStatus, type Move } from '../../src/kernel/turn.js'
 import { openKernel } from '../../src/kernel/kernel.js'
 import { beginning, readEvents } from '../../src/kernel/verbs/events.js'
+import { countTrends } from '../../src/kernel/verbs/trends/trends.js'
 import { kernelPerFile, project } from '../support/kernel.js'
 import { freshDatabase } from '../support/postgres.js'
 import { silentBell } from '../support/silent-bell.js'
@@ -338,6 +339,11 @@ describe('migrations', () => {
       expect(await kernel.deliver({ ...turn, status: 'success', content: { text: 'ok' } })).toEqual({ what: 'ended' })
     expect((await readEvents(db, history.at(-1)!.cursor, 100)).filter(({ kind }) => kind === 'task')).toHaveLength(3)
     expect(await all('select box_id from state.borrowed_boxes')).toEqual([])
+    // The turn that the earlier version ended counts too.
+    await countTrends(db)
+    const counts = `select sum(amount)::int as turns from state.trends
+      where measure = 'turns' and agent_id = '' and grain = 3600`
+    expect(await all(counts)).toEqual([{ turns: 4 }])
     // The queued turn behind the busy one was leased by its ending, the other by the sweep.
     await all('select * from state.sweep_queued(-1, 100)')
     const next = (await kernel.claim(claimant)).turns

@@ -148,9 +148,9 @@ it('[T1.2] a write that has passed its fence locks the head: a reap waits for it
   await t.advance(400)
   await t.db.transaction(async (tx) => {
     await tx.query({ text: 'select * from state.record($1::json)', values: [writing] })
-    expect(await reap(t.db, t.ids, reapSettings, fullWatchWindow)).toEqual([])
+    expect((await reap(t.db, t.ids, reapSettings, fullWatchWindow)).verdicts).toEqual([])
   })
-  const verdicts = await reap(t.db, t.ids, reapSettings, fullWatchWindow)
+  const { verdicts } = await reap(t.db, t.ids, reapSettings, fullWatchWindow)
   expect(verdicts.filter((one) => one.agent_turn_id === turn.agentTurnId)).toMatchObject([{ what: 'ended' }])
   expect(await enqueueTurn(t, 'g')).toMatchObject({ status: 'pending' })
 })

@@ -18,7 +18,7 @@ async function asWorker() {
     await db.query({ text: `drop owned by ${name}` })
     await db.query({ text: `drop role ${name}` })
   })
-  return { db, worker, name }
+  return { db, url: own.href, worker, name }
 }
 
 it('the role of a worker reaches no keys and changes no roster, schema, role or file', async () => {
@@ -64,6 +64,15 @@ it('the role of a worker reaches no keys and changes no roster, schema, role or 
   expect(await worker.query({ text: 'select count(*) from state.agent_inbox' })).toHaveLength(1)
 })
 
+it('the role of a worker cannot connect to the other databases of the cluster, where these limits do not hold', async () => {
+  const { url } = await asWorker()
+  for (const database of ['postgres', 'template1']) {
+    const other = Object.assign(new URL(url), { pathname: `/${database}` })
+    const opened = openDatabase({ url: other.href })
+    await expect(opened.then((db) => db.query({ text: 'select 1' }))).rejects.toThrow(/permission denied for database/)
+  }
+})
+
 it('the role of a worker leaves connections and disk space to the others', async () => {
   const { db, worker, name } = await asWorker()
   const [role] = await db.query<{ connections: number; all: number }>({
@@ -72,6 +81,25 @@ it('the role of a worker leaves connections and disk space to the others', async
   })
   expect(role!.connections).toBe(Math.floor((role!.all * 3) / 4))
   expect(await worker.query({ text: 'show temp_file_limit' })).toEqual([{ temp_file_limit: '256MB' }])
+})
+
+it('the role of a worker gets its own password and settings back at the next start, whatever a worker made of them', async () => {
+  const { db, url, worker, name } = await asWorker()
+  const changes = [
+    `alter role ${name} set default_transaction_read_only = on`,
+    `alter role ${name} set work_mem = '2GB'`,
+    `do $$ begin execute format('alter role ${name} in database %I set search_path = nowhere', current_database()); end $$`,
+    `alter role ${name} password 'mine'`,
+  ]
+  for (const text of changes) await worker.query({ text })
+  await putWorkerRole(db, { name, password: 'c'.repeat(32) })
+  const next = await openDatabase({ url: Object.assign(new URL(url), { password: 'c'.repeat(32) }).href })
+  onTestFinished(() => next.close())
+  const settings = await db.query<{ settings: string[] }>({
+    text: `select setconfig as settings from pg_db_role_setting where setrole = '${name}'::regrole`,
+  })
+  expect(settings).toEqual([{ settings: ['temp_file_limit=256MB'] }])
+  expect(await next.query({ text: 'show transaction_read_only' })).toEqual([{ transaction_read_only: 'off' }])
 })
 
 it('every table is either open to workers or closed on purpose', async () => {

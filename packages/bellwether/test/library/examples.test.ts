@@ -29,6 +29,7 @@ const runs: Readonly<Record<string, RegExp>> = {
 const runElsewhere: Readonly<Record<string, string>> = {
   'python-worker': 'packages/bellwether/test/http/workers/python.test.ts',
   'coding-agent': 'packages/bellwether/test/docs/tutorial.test.ts',
+  evaluate: 'packages/bellwether/test/process/evals.test.ts',
 }
 
 let database: Awaited<ReturnType<typeof freshDatabase>>

@@ -80,9 +80,9 @@ it('runs an agent whose code is given to the worker', async () => {
 
 it('sends a message to a turn, lists it, and continues the turn after its end', async () => {
   const { id } = await bw.turns.start('elsewhere', 'Wait.')
-  expect(await bw.turns.say(id, 'one', { messageId: 'm1', from: 'rita' })).toEqual({ seq: 1, status: 'waiting' })
-  expect(await bw.turns.say(id, 'one', { messageId: 'm1', from: 'rita' })).toEqual({ seq: 1, status: 'waiting' })
-  expect(await bw.turns.messages(id)).toEqual([{ seq: 1, from: 'rita', text: 'one', status: 'waiting' }])
+  expect(await bw.turns.say(id, 'one', { messageId: 'm1', sender: 'rita' })).toEqual({ seq: 1, status: 'waiting' })
+  expect(await bw.turns.say(id, 'one', { messageId: 'm1', sender: 'rita' })).toEqual({ seq: 1, status: 'waiting' })
+  expect(await bw.turns.messages(id)).toEqual([{ seq: 1, sender: 'rita', text: 'one', status: 'waiting' }])
   await expect(bw.turns.continue(id, 'More.')).rejects.toMatchObject({ code: 'turn_not_ended' })
   await bw.turns.stop(id)
   // The turn ended before its agent got the message.

@@ -68,7 +68,7 @@ describe('the MCP server', () => {
     const { tools } = await client.listTools()
     const changing = tools.filter((tool) => tool.annotations?.readOnlyHint !== true).map((tool) => tool.name)
     expect(tools.map((tool) => tool.name).sort()).toEqual(
-      'add_task answer_question continue_turn decide_approval edit_task find_turns fork_turn list_agents list_approvals list_questions list_schedules list_tasks pause_schedule read_deliverable read_schedule read_task read_turn replay_turn run_schedule run_turn say_to_turn search_workspace stop_turn turn_transcript'.split(
+      'add_task answer_question continue_turn decide_approval edit_task find_turns fork_turn list_agents list_approvals list_evals list_questions list_schedules list_tasks pause_schedule read_deliverable read_eval read_schedule read_task read_trends read_turn replay_turn run_eval run_schedule run_turn say_to_turn search_workspace stop_turn turn_transcript'.split(
         ' ',
       ),
     )
@@ -80,6 +80,7 @@ describe('the MCP server', () => {
       'edit_task',
       'fork_turn',
       'pause_schedule',
+      'run_eval',
       'run_schedule',
       'run_turn',
       'say_to_turn',
@@ -153,6 +154,18 @@ describe('the MCP server', () => {
     const cursor = /find_turns with cursor (\S+)\./.exec(first.text)?.[1]
     expect(parsed(first)).toMatchObject([{ turn: cursor }])
     expect(parsed(await call('find_turns', { limit: 1, cursor }))).not.toMatchObject([{ turn: cursor }])
+  })
+
+  it('read_trends returns totals, and the values per bar of the chart that is asked for', async () => {
+    type Read = readonly {
+      chart: string
+      bars?: readonly string[]
+      series: readonly { name: string; values?: number[] }[]
+    }[]
+    const charts = parsed(await call('read_trends', { range: '6h', chart: 'turns' })) as unknown as Read
+    expect(charts.map(({ chart, bars }) => [chart, bars?.length ?? 0])).toContainEqual(['turns', 24])
+    expect(charts.find(({ chart }) => chart === 'turns')!.series[0]).toMatchObject({ name: 'success' })
+    expect(charts.flatMap(({ series }) => series.filter(({ values }) => values !== undefined))).toHaveLength(4)
   })
 
   it('[T9.2] turn_transcript returns the newest part of a transcript, and the output explains how to continue', async () => {

@@ -111,7 +111,7 @@ it('the demo runs to its end after a kill and an interrupt, with no turn stuck o
   for (const fault of ['tool hangs', 'tool without a host', 'worker killed with SIGKILL', 'budget exceeded'])
     expect(output).toContain(`${fault} 1`)
   expect(output).toMatch(/\ninterventions +.*tool_timeout \d+/)
-  expect(output).toMatch(/\ntask events per turn +1\nstuck +0\nlost +0\nreplayed exactly +(\d+) of \1\n/)
+  expect(output).toMatch(/\ntask events per turn +1\nstuck +0\nlost +0\nreplayed exactly +(\d+) of \1: .*model [1-9]/)
   expect(pids.filter(isAlive)).toEqual([])
 })
 

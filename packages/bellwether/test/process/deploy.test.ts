@@ -1,18 +1,18 @@
 /** Checks the units of deploy/: systemd accepts them, their commands and options exist, and they wait longer than the drain. */
 import { execFile } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import type { Command } from 'commander'
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { pmoCommand } from '../../src/cli/processes/pmo.js'
 import { sensorCommand } from '../../src/cli/processes/sensor.js'
 import { serverCommand } from '../../src/cli/processes/server.js'
 import { upCommand } from '../../src/cli/start/up.js'
 import { workerCommand } from '../../src/cli/processes/worker.js'
+import { tempFolder } from '../support/disk/temp-folder.js'
 
 const folder = fileURLToPath(new URL('../../../../deploy', import.meta.url))
 const units = readdirSync(folder).filter((name) => name.endsWith('.service'))
@@ -76,8 +76,7 @@ const analyze = ['/usr/bin/systemd-analyze', '/bin/systemd-analyze'].find((path)
 it('passes systemd-analyze verify', async () => {
   // Without systemd, the checks above must suffice.
   if (analyze === undefined) return
-  const copies = await mkdtemp(join(tmpdir(), 'bellwether-units-'))
-  onTestFinished(() => rm(copies, { recursive: true, force: true }))
+  const copies = tempFolder('units')
   const paths: string[] = []
   for (const name of units) {
     // systemd-analyze requires that the program exists.

@@ -5,7 +5,8 @@ import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
-import { initFolder } from '../../src/cli/start/init.js'
+import { initFolder } from '../../src/cli/start/init-folder.js'
+import { readAgents } from '../../src/runtime/doctor/agents.js'
 import { examine } from '../../src/runtime/doctor/examine.js'
 import { checkClock } from '../../src/runtime/doctor/surroundings.js'
 import { testFolder } from '../support/postgres.js'
@@ -67,6 +68,23 @@ it('init writes a coding agent that this machine has, with the keys that are set
     found: 'agents/coder.md needs the program "claude", which is not on the PATH',
     fix: 'install it: npm install -g @anthropic-ai/claude-code',
   })
+})
+
+it('init lets claude run the tests of the project and no other command', async () => {
+  const coderIn = async (packageJson: object) => {
+    const folder = await tempFolder()
+    await writeFile(join(folder, 'package.json'), JSON.stringify(packageJson))
+    initFolder(folder, await machine('claude'))
+    const { agents } = await readAgents(folder, false)
+    return agents.find(({ name }) => name === 'coder')!.settings.args
+  }
+  const mayEdit = ['--permission-mode', 'acceptEdits']
+  expect(await coderIn({ scripts: { test: 'node --test' } })).toEqual([
+    ...mayEdit,
+    '--allowedTools',
+    'Bash(npm test *)',
+  ])
+  expect(await coderIn({})).toEqual(mayEdit)
 })
 
 it('in a git repository, init makes git ignore the tasks and keeps the rest of .gitignore', async () => {

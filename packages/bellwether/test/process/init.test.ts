@@ -2,11 +2,12 @@ import { execFileSync } from 'node:child_process'
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
-import { initFolder } from '../../src/cli/start/init.js'
+import { createdText, initFolder } from '../../src/cli/start/init-folder.js'
 import { loadPolicies, policyFiles } from '../../src/board/policies/load.js'
 import { dataFolderOf } from '../../src/runtime/data-folder.js'
 import { examine } from '../../src/runtime/doctor/examine.js'
 import { testFolder } from '../support/postgres.js'
+import { programName } from '../../src/cli/shared/output.js'
 
 async function project(): Promise<string> {
   const folder = await testFolder()
@@ -46,6 +47,20 @@ it('[H6.1] [H7.1] [H8.1] the policy files of init are commented, valid, and say 
   expect(written).toEqual({ ...defaults, recovery: { ...defaults.recovery, ...own } })
   for (const file of policyFiles.slice(0, -1))
     expect(JSON.parse(await readFile(join(folder, file), 'utf8'))).toHaveProperty('$comment')
+})
+
+it('init names no agent that is not there, and ends with the next command as it was started', async () => {
+  const folder = await project()
+  const done = initFolder(folder)
+  expect(JSON.parse(await readFile(join(folder, 'config/acceptance-policy.json'), 'utf8'))).toMatchObject({
+    roles: { human: { minEvidence: 0 } },
+  })
+  expect((await check(folder)).find((one) => one.check === 'policies')!.found).not.toContain('invest-analyst')
+  const [installed, npx] = [{}, { npm_command: 'exec' }].map((env) => programName(env))
+  expect(createdText(done, { program: installed!, runs: false })).toMatch(/Next: +cd \/\S+ && bellwether up\n$/)
+  const started = createdText(done, { program: npx!, runs: true })
+  expect(started).toMatch(/npx bellwether turn run greeter/)
+  expect(started).toMatch(/Next: +`up` runs here already and has loaded the agents\n$/)
 })
 
 it('shows the policies in force, and where they come from', async () => {

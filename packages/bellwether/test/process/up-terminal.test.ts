@@ -5,6 +5,7 @@ import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
 import { ask, testProject } from '../support/folder.js'
+import { repository } from '../docs/pages.js'
 import { programFor, runCli } from '../support/process.js'
 import { until } from '../support/until.js'
 
@@ -18,7 +19,14 @@ function onTerminal(folder: string, words: readonly string[]) {
   // exec leaves no shell that could end of it.
   const child = spawn('/usr/bin/script', ['-qefc', `stty cols 100 rows 40; exec ${quoted}`, '/dev/null'], {
     cwd: folder,
-    env: { ...process.env, TERM: 'xterm', NO_COLOR: '' },
+    // The stand-in of claude, and what npx sets.
+    env: {
+      ...process.env,
+      PATH: `${join(repository, 'examples/coding-agent')}:${process.env['PATH']}`,
+      npm_command: 'exec',
+      TERM: 'xterm',
+      NO_COLOR: '',
+    },
     stdio: 'pipe',
   })
   let raw = ''
@@ -46,32 +54,42 @@ it('up on a terminal prints five lines, the link and one line per turn and task,
   const waits = 'until test -e go; do sleep 0.05; done'
   await writeFile(join(folder, 'agents', 'waits.md'), `---\ncommand: [sh, -c, ${JSON.stringify(waits)}]\n---\n`)
   await writeFile(join(folder, 'agents', 'boss.md'), '---\nexecutor: person\npeople: [ann]\n---\n')
+  await writeFile(join(folder, 'agents', 'runs.md'), '---\npreset: claude\napprove: ask\n---\n')
   const up = onTerminal(folder, ['up', '--port', '0', '--trust'])
   const [, url] = await up.shows(/(http:\S+)\/login#token=\S+\n/)
   const start = up.screen().slice(up.screen().indexOf('Bellwether 0'))
   expect(start.trimEnd().split('\n')).toEqual([
     expect.stringMatching(/^Bellwether \S+ runs on http:\S+ \(Ctrl-C stops it\) in \//),
-    '  Agents   boss, coder, greeter, waits',
-    '  Try      in another terminal: bellwether turn run greeter "Good morning"',
-    expect.stringMatching(/^ {2}Logs {5}bellwether logs --follow \(\//),
-    '  Browser  the link works once; bellwether open makes another',
+    '  Agents   boss, coder, greeter, runs, waits',
+    '  Try      in another terminal: npx bellwether turn run greeter "Good morning"',
+    expect.stringMatching(/^ {2}Logs {5}npx bellwether logs --follow \(\//),
+    '  Browser  the link works once; npx bellwether open makes another',
     expect.stringMatching(/^http:\S+\/login#token=\S+$/),
   ])
   expect(up.raw()).toContain('\u001b[1mBellwether')
 
   const facts = { url, adminKeyFile: join(data, 'admin-key') }
-  const turn = async (agent: string, at = facts) =>
-    ask(at, `/api/v1/projects/default/agents/${agent}/turns`, { method: 'POST', body: { instruction: 'hello' } })
+  const turn = async (agent: string, at = facts, instruction = 'hello') =>
+    ask(at, `/api/v1/projects/default/agents/${agent}/turns`, { method: 'POST', body: { instruction } })
   await turn('greeter')
   await up.shows(/▶ greeter +turn started {2}\S+\n(?:.*\n)*.*✓ greeter +turn ended: success in [\d.]+ s {2}\S+\n/)
   await turn('boss')
-  await up.shows(/● boss +needs you: a question\. See: bellwether questions\n/)
+  await up.shows(/● boss +needs you: a question\. See: npx bellwether questions\n/)
+  await turn('runs', facts, 'stand-in: run echo 1')
+  await up.shows(/● runs +needs you to allow Bash: echo 1\. See: npx bellwether approvals\n/)
+  const approvals = '/api/v1/projects/default/approvals'
+  const [waiting] = (await ask(facts, approvals)).body['approvals'] as { approval_id: string }[]
+  const decision = `${approvals}/${waiting!.approval_id}/decision`
+  await ask(facts, decision, { method: 'POST', body: { decision: 'deny' } })
+  await up.shows(/✓ runs +turn ended: success/)
+  expect(up.screen().match(/needs you to allow/g)).toHaveLength(1)
+
   const task = { title: 'no\u001b[2Jthing', taskId: 'N-1', agent: 'greeter' }
   await ask(facts, '/api/v1/board/tasks', { method: 'POST', body: task })
   // Of a run before the last one, only the kind of problem is known.
   const rejected =
     /✗ N-1 +task (?:blocked|not accepted): no\?\[2Jthing: (?:done without evidence|incomplete).*\n(?:.*\n)*/
-  const needsYou = /.*● N-1 +task needs you: no\?\[2Jthing: done without evi.*[.…] See: bellwether task show N-1\n/
+  const needsYou = /.*● N-1 +task needs you: no\?\[2Jthing: done without e.*[.…] See: npx bellwether task show N-1\n/
   const started = /▶ N-1 +task started by greeter: no\?\[2Jthing\n(?:.*\n)*.*/
   await up.shows(new RegExp(started.source + rejected.source + needsYou.source))
   // The alert about the same task is only in the log.

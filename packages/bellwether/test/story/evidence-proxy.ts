@@ -5,7 +5,7 @@
 import { createServer, request, type IncomingMessage, type ServerResponse } from 'node:http'
 import { listen } from '../support/servers/listen.js'
 
-export interface HeldRequest {
+interface HeldRequest {
   /** Sends the request on, and resolves when it is on its way. The response passes if there is one. */
   forward(): Promise<void>
   /** Whether the client got a response. */

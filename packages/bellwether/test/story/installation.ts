@@ -28,7 +28,7 @@ const view = 'shared'
 const agents = fileURLToPath(new URL('./agents.mjs', import.meta.url))
 
 /** One line of state/tasks.jsonl. */
-export interface LogLine {
+interface LogLine {
   readonly taskId: string
   readonly type: string
   readonly eventId: string

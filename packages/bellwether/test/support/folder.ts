@@ -3,14 +3,14 @@ import { readFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { onTestFinished } from 'vitest'
-import { initFolder } from '../../src/cli/start/init.js'
+import { initFolder } from '../../src/cli/start/init-folder.js'
 import { dataFolderOf } from '../../src/runtime/data-folder.js'
 import { testFolder } from './postgres.js'
 import { runCli, type Cli, type CliOptions } from './process.js'
 
 export type Facts = Readonly<Record<string, unknown>>
 
-export interface UpFile {
+interface UpFile {
   readonly url: string
   readonly databaseUrl: string
   readonly workers: readonly { readonly name: string; readonly target: string; readonly pid: number | null }[]

@@ -5,7 +5,7 @@
 import { systemClock } from '@bellwether/base'
 import { until } from './until.js'
 
-export interface SeenEvent {
+interface SeenEvent {
   readonly id: string
   readonly event: string
   readonly data: { readonly agent_turn_id?: string | null }

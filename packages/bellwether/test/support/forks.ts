@@ -91,7 +91,7 @@ export const budgetOf = (t: TestKernel, agentTurnId: string) =>
 /** Budgets whose counters differ from the sum of their reservations and children. */
 export const wrongSums = (t: TestKernel) => t.all<{ budget_id: string }>(sums)
 
-export const sums = `
+const sums = `
   select b.budget_id from state.budgets b
   where b.tokens_reserved <> (select coalesce(sum(r.tokens), 0) from state.reservations r where r.budget_id = b.budget_id and r.status = 'open')
     or b.tokens_escrowed <> (select coalesce(sum(c.token_limit), 0) from state.budgets c where c.parent_budget_id = b.budget_id and c.closed_at is null)

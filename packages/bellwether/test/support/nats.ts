@@ -27,7 +27,7 @@ export interface NatsServer {
 
 const readyWithinMs = 120_000
 
-export function findNatsServer(): string {
+function findNatsServer(): string {
   const folders = [...(environment()['PATH'] ?? '').split(delimiter), '/usr/sbin', '/usr/local/bin']
   const found = folders.map((folder) => join(folder, 'nats-server')).find((path) => existsSync(path))
   if (found === undefined) throw new Error('nats-server is not installed; these tests need it')

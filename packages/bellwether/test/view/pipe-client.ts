@@ -67,13 +67,13 @@ export interface ViewServer {
   close(): Promise<void>
 }
 
-export interface CallOptions {
+interface CallOptions {
   readonly view?: string
   readonly key?: string | null
   readonly headers?: Record<string, string>
 }
 
-export interface ConnectOptions {
+interface ConnectOptions {
   readonly view?: string
   readonly source?: string
   readonly timeoutSeconds?: number
@@ -118,7 +118,7 @@ export async function openViewServer(
         fusion.step()
       }
     },
-    get: (path, view) => call('GET', path, undefined, view === undefined ? {} : { view }),
+    get: (path, view) => call('GET', path, undefined, defined({ view })),
     call,
     async connect(taskId, { view = first, source, timeoutSeconds } = {}) {
       const answer = await call(

@@ -1,4 +1,5 @@
 /** Tests queries: trees, searches, statistics, several sources, changes and streams. */
+import { defined } from '@bellwether/base'
 import { request } from 'node:http'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { viewEvidence } from '../../src/view/queries/file-evidence.js'
@@ -342,7 +343,7 @@ async function follow(lastId?: string): Promise<Following> {
   let wake: (() => void) | undefined
   let rest = ''
   const pending = request(`${server.url}/api/v1/views/v/events`, {
-    headers: { 'x-api-key': keyOf('v'), ...(lastId === undefined ? {} : { 'last-event-id': lastId }) },
+    headers: { 'x-api-key': keyOf('v'), ...defined({ 'last-event-id': lastId }) },
   })
   pending.on('error', () => wake?.())
   pending.end()

@@ -1,4 +1,5 @@
 /** Messages about failed turns: real database, two PMOs. */
+import { defined } from '@bellwether/base'
 import { expect, it } from 'vitest'
 import { openFailures } from '../../src/pmo/failures.js'
 import { kernelPerTest, project } from '../support/kernel.js'
@@ -16,7 +17,7 @@ const notices = (channel = 'email') =>
 
 async function end(agent: string, status: 'failed' | 'success', error?: string) {
   const turn = await t.running(agent)
-  await t.kernel.deliver({ ...turn, status, content: { text: 'x' }, ...(error === undefined ? {} : { error }) })
+  await t.kernel.deliver({ ...turn, status, content: { text: 'x' }, ...defined({ error }) })
   return turn.agentTurnId
 }
 

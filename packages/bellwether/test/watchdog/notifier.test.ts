@@ -1,4 +1,5 @@
 /** Messages to people: real database, real HTTP receiver. */
+import { createServer } from 'node:http'
 import { systemClock, systemRandom } from '@bellwether/base'
 import { expect, it, onTestFinished } from 'vitest'
 import { setSpendingLimits } from '../../src/kernel/verbs/budgets/spending.js'
@@ -11,6 +12,7 @@ import { postJson } from '../../src/ports/webhook.js'
 import { fullWatchWindow, reportSuccess, suspendedTurn } from '../support/kernel-turns.js'
 import { kernelPerTest, target } from '../support/kernel.js'
 import { quietLog } from '../support/quiet-log.js'
+import { listen } from '../support/servers/listen.js'
 import { openNoticeReceiver } from '../support/servers/webhook-receiver.js'
 
 const t = kernelPerTest()
@@ -111,6 +113,18 @@ it('[H6.7] a message that the receiver rejects is retried with growing pauses, a
   expect(hook.notices.map(({ id }) => id)).toEqual(['question p call-1'])
   const row = await t.one('select tries, sent_at is not null as sent, next_try_at, error from state.notices')
   expect(row).toEqual({ tries: 4, sent: true, next_try_at: null, error: null })
+})
+
+it('[H6.7] a receiver that asks for a pause of years gets its message an hour later', async () => {
+  const asking = createServer((_request, response) => response.writeHead(503, { 'retry-after': '99999999999' }).end())
+  const port = await listen(asking)
+  onTestFinished(() => void asking.close())
+  await t.agents('asker')
+  await ask('call-1')
+  expect(await notifier(`http://127.0.0.1:${port}/`).step()).toBe(0)
+  await t.advance(3_601)
+  const hook = await receiver()
+  expect(await notifier(hook.url).step()).toBe(1)
 })
 
 it('[H6.7] a PMO that dies after it claimed a message delays it until its lease ends', async () => {

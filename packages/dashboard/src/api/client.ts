@@ -3,7 +3,7 @@
  * request has a timeout and our headers; every failure is a `Problem` with a code, also if the server is unreachable. It
  * tracks the server's clock, because deadlines are in server time.
  */
-import { objectOf, parseJson } from '@bellwether/base'
+import { defined, objectOf, parseJson } from '@bellwether/base'
 import type { ResponseOf, ParamsFor, QueryFor, RequestFor, RouteKey } from '@bellwether/protocol/http'
 import { requestLine } from '@bellwether/protocol/request-line'
 import { clock } from '../ports/clock.js'
@@ -43,11 +43,7 @@ type Options<Key extends RouteKey> = RequestFor<Key> & {
 export function headersFor(key = session.key()): Record<string, string> {
   const secret = key === undefined ? session.secret() : undefined
   // A form on another site cannot send these headers, so the server knows that the request comes from this page.
-  return {
-    'x-requested-with': 'bellwether',
-    ...(key === undefined ? {} : { 'x-api-key': key }),
-    ...(secret === undefined ? {} : { 'x-bellwether-session': secret }),
-  }
+  return { 'x-requested-with': 'bellwether', ...defined({ 'x-api-key': key, 'x-bellwether-session': secret }) }
 }
 
 /** The URL of a route; undefined values of the query are left out. */

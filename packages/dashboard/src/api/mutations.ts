@@ -1,9 +1,12 @@
 /** What a person can change from the pages. Each is one request; the caller refetches to see the effect. */
+import { defined } from '@bellwether/base'
 import { random } from '../ports/random.js'
 import { ask, Problem } from './client.js'
 import { session } from './session.js'
 import type {
   ApprovalDecision,
+  BulkTasks,
+  BulkTurns,
   Fork,
   LineComment,
   NewTurn,
@@ -23,6 +26,10 @@ export const startTurn = (project: string, agent: string, turn: NewTurn, key: st
 
 export const stopTurn = (project: string, turn: string, reason: string) =>
   ask('POST /projects/:project/turns/:turn/stop', { params: { project, turn }, body: { reason } })
+
+/** A repeated request changes no turn twice. */
+export const bulkTurns = (project: string, body: BulkTurns) =>
+  ask('POST /projects/:project/turns/bulk', { params: { project }, body, expects: 'rows' })
 
 /** Requests with the same id store one message. */
 export const sayToTurn = (project: string, turn: string, message: { text: string; now: boolean; message_id: string }) =>
@@ -96,8 +103,25 @@ export async function signOut(): Promise<void> {
 
 export const addTask = (task: TaskFields & { readonly title: string }) => ask('POST /board/tasks', { body: task })
 
+/** Undoes a change of fields, unless someone has changed the same fields since. */
+export async function editTaskBack(task: string, set: TaskFields, was: TaskFields): Promise<void> {
+  const { title, priority, fields, updatedAt } = await ask('GET /board/tasks/:task', {
+    params: { task },
+    expects: 'runs',
+  })
+  const now: Readonly<Record<string, unknown>> = { ...fields, title, priority }
+  const other = Object.entries(set).find(([name, value]) => JSON.stringify(value) !== JSON.stringify(now[name]))
+  if (other !== undefined)
+    throw new Problem(409, 'task_changed', `someone has changed the ${other[0]} of ${task} since`)
+  await ask('PATCH /board/tasks/:task', { params: { task }, body: { ...was, updatedAt } })
+}
+
 export const editTask = (task: string, change: TaskFields) =>
   ask('PATCH /board/tasks/:task', { params: { task }, body: change })
+
+/** Undoes an action, unless the task has changed since. */
+export const moveTaskBack = (task: string, action: TaskAction, updatedAt: string) =>
+  ask('PATCH /board/tasks/:task', { params: { task }, body: { action, reason: 'undo', updatedAt } })
 
 export const moveTask = (task: string, action: TaskAction, reason: string, comments: readonly LineComment[]) =>
   ask('PATCH /board/tasks/:task', {
@@ -108,3 +132,9 @@ export const moveTask = (task: string, action: TaskAction, reason: string, comme
       ...(comments.length === 0 ? {} : { comments: [...comments] }),
     },
   })
+
+/** A repeated request changes no task twice, if it names when each last changed. */
+export const bulkTasks = (body: BulkTasks) => ask('POST /board/tasks/bulk', { body, expects: 'rows' })
+
+export const pauseBoard = (isPaused: boolean, reason?: string) =>
+  ask('POST /board/control', { body: { paused: isPaused, ...defined({ reason }) } })

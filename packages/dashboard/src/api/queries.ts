@@ -2,10 +2,13 @@
  * The queries of the pages: cache key, route and refetch interval of each, once. Lists are bounded by what a page can
  * show. A route that the server does not offer (404) is an answer, not an error.
  */
+import { defined } from '@bellwether/base'
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from '@tanstack/react-query'
-import type { QueryFor } from '@bellwether/protocol/http'
-import type { TurnStatus } from '@bellwether/protocol'
+import type { QueryFor, ResponseOf } from '@bellwether/protocol/http'
+import type { Outcome, TaskStatus, TurnStatus } from '@bellwether/protocol'
+import type { TrendRangeName } from '@bellwether/protocol/trends'
 import { recent } from '../live/recent.js'
+import { needsPerson } from '../model/board.js'
 import { patchAgents } from '../live/patch.js'
 import { ask, ifOffered, serverNowMs } from './client.js'
 import type { Agent, Agents, Choice, Health, Task } from './types.js'
@@ -71,9 +74,8 @@ export const workersQuery = (project: string) =>
 /** A list that is read page by page while the person scrolls. */
 const nextPage = <Cursor>(page: { readonly cursor: Cursor | null }) => page.cursor ?? undefined
 
-/** The filters of the Turns page, as its address has them. */
-export interface TurnFilter {
-  readonly status?: TurnStatus | undefined
+/** The filters of a list, as the address has them. */
+interface ListFilter {
   readonly agent?: string | undefined
   /** A word of `periods`. */
   readonly last?: Period | undefined
@@ -82,21 +84,50 @@ export interface TurnFilter {
   readonly cost?: string | undefined
   readonly text?: string | undefined
 }
+export interface TurnFilter extends ListFilter {
+  readonly status?: TurnStatus | undefined
+  /** Instants between which the turns ended: a bar of the Trends page. */
+  readonly from?: string | undefined
+  readonly to?: string | undefined
+}
+export interface TaskFilter extends ListFilter {
+  readonly status?: TaskStatus | undefined
+  /** How the last run ended. */
+  readonly outcome?: Outcome | undefined
+}
 
 /** How far back the list goes, in hours. */
 export const periods = { hour: 1, day: 24, week: 168, month: 720 } as const
 export type Period = keyof typeof periods
 
+/** Without what is empty, so that it fits a query and a body. */
+function filterOf({ last, cost, error, agent, text }: ListFilter) {
+  const micros = Math.ceil(Number(cost) * 1_000_000)
+  return {
+    ...defined({ agent, error, text }),
+    ...(last === undefined ? {} : { since: new Date(serverNowMs() - periods[last] * 3_600_000).toISOString() }),
+    ...(micros > 0 ? { min_cost_micros: micros } : {}),
+  }
+}
+
+export const turnsQueryOf = ({ status, from, to, ...filter }: TurnFilter) => ({
+  ...filterOf(filter),
+  ...defined({ status, ended_since: from, ended_until: to }),
+})
+export const taskQueryOf = ({ status, outcome, ...filter }: TaskFilter) => ({
+  ...filterOf(filter),
+  ...defined({ status, outcome }),
+})
+
 export const turnsQuery = (project: string, filter: TurnFilter) =>
   infiniteQueryOptions({
     queryKey: ['turns', project, filter],
     queryFn: ({ pageParam: cursor, signal }) => {
-      const { status, agent, last, error, cost, text } = filter
-      const micros = Math.ceil(Number(cost) * 1_000_000)
       const query: QueryFor<'GET /projects/:project/turns'> = {
-        ...{ status, agent, error, text, cursor, limit: 100 },
-        since: last && new Date(serverNowMs() - periods[last] * 3_600_000).toISOString(),
-        min_cost_micros: micros > 0 ? micros : undefined,
+        ...turnsQueryOf(filter),
+        summary: true,
+        cursor,
+        limit: 100,
       }
       return ask('GET /projects/:project/turns', { params: { project }, query, signal, expects: 'turns' })
     },
@@ -114,14 +145,22 @@ export const turnQuery = (project: string, turn: string) =>
     refetchInterval: (query) => (query.state.data !== undefined && query.state.data.ended_at !== null ? false : 5_000),
   })
 
-/** `isOver`: the turn has ended, so that its spans do not change. */
-export const spansQuery = (project: string, turn: string, isOver: boolean) =>
+/** `isOver`: the turn has ended, so that its spans do not change. Undefined: unknown yet. */
+export const spansQuery = (project: string, turn: string, isOver: boolean | undefined) =>
   queryOptions({
-    queryKey: ['spans', project, turn, isOver],
+    queryKey: ['spans', project, turn],
     queryFn: ({ signal }) =>
       ask('GET /projects/:project/turns/:turn/spans', { params: { project, turn }, signal, expects: 'spans' }),
-    placeholderData: keepPreviousData,
-    refetchInterval: isOver ? false : 5_000,
+    refetchInterval: isOver === false ? 5_000 : false,
+  })
+
+/** Of an ended turn. A file that changes later has no diff any more: what was read once stays. */
+export const turnChangesQuery = (project: string, turn: string) =>
+  queryOptions({
+    queryKey: ['turn-changes', project, turn],
+    queryFn: ({ signal }) =>
+      ask('GET /projects/:project/turns/:turn/changes', { params: { project, turn }, signal, expects: 'files' }),
+    staleTime: Infinity,
   })
 
 export const replayQuery = (project: string, turn: string) =>
@@ -181,6 +220,16 @@ export const firesQuery = (project: string, schedule: string) =>
     initialPageParam: undefined as string | undefined,
     getNextPageParam: nextPage,
     refetchInterval: 10_000,
+  })
+
+export const trendsQuery = (project: string, range: TrendRangeName, agent: string | undefined) =>
+  queryOptions({
+    queryKey: ['trends', project, range, agent ?? ''],
+    queryFn: ({ signal }) =>
+      ask('GET /projects/:project/trends', { params: { project }, query: { range, agent }, signal, expects: 'charts' }),
+    placeholderData: keepPreviousData,
+    // The PMO counts every 15 s.
+    refetchInterval: 15_000,
   })
 
 export const questionsQuery = (project: string) =>
@@ -244,11 +293,14 @@ export const interventionsQuery = (project: string, kind: string | undefined) =>
 
 export interface Board {
   readonly tasks: readonly Task[]
-  /** How many exist, shown or not. */
+  /** Those in which a person has to act, also if they are not among the tasks. */
+  readonly needs: readonly Task[]
+  /** How many match, shown or not. */
   readonly open: number
   readonly done: number
   readonly choice: Choice | null
-  readonly isPaused: boolean
+  /** Who paused the board; null: it is not paused. */
+  readonly paused: ResponseOf<'GET /board/tasks'>['paused']
   /** False if the server has no board. */
   readonly isOffered: boolean
 }
@@ -256,26 +308,35 @@ export interface Board {
 const openMax = 1_000
 const doneMax = 50
 
-export const boardQuery = queryOptions({
-  queryKey: ['board'],
-  queryFn: async ({ signal }): Promise<Board> => {
-    const read = (query: QueryFor<'GET /board/tasks'>) =>
-      ifOffered(ask('GET /board/tasks', { query, signal, expects: 'tasks' }), null)
-    const [open, done] = await Promise.all([
-      read({ done: false, limit: openMax }),
-      read({ status: 'done', limit: doneMax }),
-    ])
-    return {
-      tasks: [...(open?.tasks ?? []), ...(done?.tasks ?? [])],
-      open: open?.total ?? 0,
-      done: done?.total ?? 0,
-      choice: open?.choice ?? null,
-      isPaused: (open?.paused ?? null) !== null,
-      isOffered: open !== null,
-    }
-  },
-  refetchInterval: 10_000,
-})
+export const boardQuery = (filter: TaskFilter = {}) =>
+  queryOptions({
+    queryKey: ['board', filter],
+    queryFn: async ({ signal }): Promise<Board> => {
+      const { status, ...rest } = filter
+      const wanted = taskQueryOf(rest)
+      const read = (query: QueryFor<'GET /board/tasks'>) =>
+        ifOffered(ask('GET /board/tasks', { query: { ...wanted, ...query }, signal, expects: 'tasks' }), null)
+      const [open, done] = await Promise.all([
+        status === 'done' ? read({ done: false, limit: 1 }) : read({ status, done: false, limit: openMax }),
+        status === undefined || status === 'done' ? read({ status: 'done', limit: doneMax }) : null,
+      ])
+      const openTasks = status === 'done' ? [] : (open?.tasks ?? [])
+      const tasks = [...openTasks, ...(done?.tasks ?? [])]
+      const isCut = (open?.total ?? 0) > openMax
+      const needs = isCut ? await read({ needs_person: true, limit: openMax }) : null
+      return {
+        tasks,
+        needs: needs?.tasks ?? tasks.filter(needsPerson),
+        open: status === 'done' ? 0 : (open?.total ?? 0),
+        done: done?.total ?? 0,
+        choice: open?.choice ?? null,
+        paused: open?.paused ?? null,
+        isOffered: open !== null,
+      }
+    },
+    placeholderData: keepPreviousData,
+    refetchInterval: 10_000,
+  })
 
 export const taskQuery = (task: string) =>
   queryOptions({

@@ -18,6 +18,12 @@ export type {
   ChildTurn,
   Component,
   Entry,
+  EvalCaseDetail,
+  EvalCaseLine,
+  EvalCell,
+  EvalRun,
+  EvalRunLine,
+  EvalSuite,
   Fallback,
   Fire,
   Intervention,
@@ -28,6 +34,7 @@ export type {
   ScheduleInput,
   Span,
   TranscriptEntry,
+  Trends,
   Turn,
   TurnDetail,
   TurnFile,
@@ -58,6 +65,9 @@ export type LiveEvent = Pick<
   'kind' | 'agent_turn_id' | 'payload' | 'created_at'
 >
 
+export type TurnChanges = ResponseOf<'GET /projects/:project/turns/:turn/changes'>
+export type BulkTurns = BodyFor<'POST /projects/:project/turns/bulk'>
+export type BulkTasks = BodyFor<'POST /board/tasks/bulk'>
 export type NewTurn = BodyFor<'POST /projects/:project/agents/:agent/turns'>
 export type FieldSpec = NonNullable<NewTurn['result_fields']>[number]
 export type ToolAnswer = BodyFor<'POST /projects/:project/tool-calls/:call/result'>
@@ -67,7 +77,7 @@ export type TaskDetail = BoardTaskDetail
 /** What a person writes into a task. */
 export type TaskFields = Pick<
   BodyFor<'PATCH /board/tasks/:task'>,
-  'title' | 'instruction' | 'agent' | 'checks' | 'review'
+  'title' | 'instruction' | 'agent' | 'priority' | 'checks' | 'review'
 >
 export type TaskAction = NonNullable<BodyFor<'PATCH /board/tasks/:task'>['action']>
 export type Recovery = NonNullable<Task['recovery']>

@@ -52,16 +52,18 @@ export function Connection() {
         Not up to date
       </div>
     )
-  const words = { connecting: 'Connecting…', live: 'Live', asleep: 'Paused' }[state.is]
+  const words = { connecting: 'Connecting', live: 'Live', asleep: 'Paused' }[state.is]
   return (
     <div
       role="status"
-      className={`flex h-7 items-center gap-1.5 text-sm ${state.is === 'live' ? 'text-go' : 'text-ink-3'}`}
+      className={`flex h-7 min-w-16 items-center justify-end gap-1.5 text-sm ${state.is === 'live' ? 'text-go' : 'text-ink-3'}`}
       title={seen}
       data-link={state.is}
     >
       <Glyph shape={state.is === 'live' ? 'disc' : 'ring'} size={10} />
-      {words}
+      {/* A long word would move the page's buttons to a second line until the stream is open. */}
+      <span className={state.is === 'connecting' ? 'sr-only' : ''}>{words}</span>
+      {state.is === 'connecting' && <span aria-hidden="true">…</span>}
     </div>
   )
 }

@@ -11,6 +11,7 @@ const keys: readonly (readonly [string, string])[] = [
   ['g f', 'Fleet'],
   ['g b', 'Board'],
   ['g t', 'Turns'],
+  ['g r', 'Trends'],
   ['g s', 'Schedules'],
   ['g n', 'Needs you'],
   ['g w', 'Workspace'],
@@ -18,12 +19,20 @@ const keys: readonly (readonly [string, string])[] = [
   ['/', 'search this page'],
   ['j  k', 'down and up in a list'],
   ['Enter, o', 'open the selected row'],
-  ['Esc', 'close'],
+  ['x', 'select the row, or remove it from the selection'],
+  ['Shift x', 'select up to the row'],
+  ['a', 'act on the selection'],
+  ['Esc', 'close, or clear the selection'],
+  ['n', 'new: run a turn, or add a task'],
+  ['s  r  m', 'on a turn: stop, run again, write a message'],
+  ['e  1–9', 'on a task: change it, or do what the button with this number says'],
+  ['p', 'pause or resume the board'],
+  ['u', 'undo, while the page offers it'],
   ['?', 'this help'],
 ]
 const words = [...headWords, 'queued', 'stuck', 'needs_you']
 
-export function Help({ close }: { readonly close: () => void }) {
+export function Help({ close, tour }: { readonly close: () => void; readonly tour: () => void }) {
   const me = useQuery(meQuery).data
   return (
     <Dialog title="Keyboard and statuses" name="Keyboard and statuses" close={close}>
@@ -54,6 +63,9 @@ export function Help({ close }: { readonly close: () => void }) {
             ? ''
             : `Signed in as ${oneLine(me.name ?? me.key_id ?? 'unknown', 60)}, ${oneLine(me.role, 30)}`}
         </span>
+        <button type="button" className="button" onClick={tour}>
+          Take the tour
+        </button>
         <button type="button" className="button" onClick={() => void signOut()}>
           Sign out
         </button>

@@ -44,8 +44,8 @@ export function Section({
 }) {
   return (
     <section className="panel" aria-label={title}>
-      <header className="flex items-center gap-3 border-b border-line px-3 py-1.5">
-        <h2 className="flex-1 font-semibold">{title}</h2>
+      <header className="flex flex-wrap items-center gap-x-3 border-b border-line px-3 py-1.5">
+        <h2 className="flex-1 font-semibold whitespace-nowrap">{title}</h2>
         {aside}
       </header>
       {children}

@@ -7,15 +7,19 @@ import { LiveProvider } from '../live/live.js'
 import { clock } from '../ports/clock.js'
 import { storage } from '../ports/storage.js'
 import { Brand, Icon, type IconName } from '../parts/glyph.js'
+import { Toasts } from '../parts/toast.js'
 import { Help } from './help.js'
 import { useNeeds } from './needs.js'
 import { ProjectPicker } from './project-picker.js'
 import { ThemeSwitch } from './theme-switch.js'
+import { isFirstVisit, Tour } from './tour.js'
 
 const pages = [
   { name: 'fleet', to: '/p/$project/fleet', title: 'Fleet', short: 'Fleet' },
   { name: 'board', to: '/p/$project/board', title: 'Board', short: 'Board' },
   { name: 'turns', to: '/p/$project/turns', title: 'Turns', short: 'Turns' },
+  { name: 'trends', to: '/p/$project/trends', title: 'Trends', short: 'Trend' },
+  { name: 'evals', to: '/p/$project/evals', title: 'Evals', short: 'Evals' },
   { name: 'schedules', to: '/p/$project/schedules', title: 'Schedules', short: 'Clock' },
   { name: 'needs-you', to: '/p/$project/needs-you', title: 'Needs you', short: 'You' },
   { name: 'workspace', to: '/p/$project/workspace', title: 'Workspace', short: 'Files' },
@@ -30,6 +34,7 @@ const pages = [
 export function Shell() {
   const { project } = useParams({ from: '/p/$project' })
   const [isHelping, setHelping] = useState(false)
+  const [isTouring, setTouring] = useState(isFirstVisit)
   useKeyboard(project, () => setHelping(true))
   useEffect(() => storage.set('browser', 'project', project), [project])
   useTabTitle(project)
@@ -68,7 +73,17 @@ export function Shell() {
           <Navigation project={project} isCompact />
         </div>
       </div>
-      {isHelping && <Help close={() => setHelping(false)} />}
+      <Toasts />
+      {isTouring && <Tour project={project} close={() => setTouring(false)} />}
+      {isHelping && (
+        <Help
+          close={() => setHelping(false)}
+          tour={() => {
+            setHelping(false)
+            setTouring(true)
+          }}
+        />
+      )}
     </LiveProvider>
   )
 }
@@ -76,10 +91,10 @@ export function Shell() {
 function Navigation({ project, isCompact = false }: { readonly project: string; readonly isCompact?: boolean }) {
   const needs = useNeeds(project)
   const item = isCompact
-    ? 'relative flex flex-col items-center gap-0.5 px-1 pt-1.5 pb-1 text-xs text-ink-2 aria-[current=page]:font-semibold aria-[current=page]:text-ink'
+    ? 'relative flex flex-col items-center gap-0.5 pt-1.5 pb-1 text-xs tracking-tight whitespace-nowrap text-ink-2 aria-[current=page]:font-semibold aria-[current=page]:text-ink'
     : 'flex items-center gap-2.5 rounded px-2 py-1.5 text-ink-2 hover:bg-hover aria-[current=page]:bg-hover aria-[current=page]:font-semibold aria-[current=page]:text-ink'
   return (
-    <nav aria-label="Pages" className={isCompact ? 'grid grid-cols-7' : 'flex flex-col gap-0.5'}>
+    <nav aria-label="Pages" className={isCompact ? 'grid grid-cols-9' : 'flex flex-col gap-0.5'}>
       {pages.map(({ name, to, title, short }) => (
         <Link
           key={name}
@@ -124,6 +139,17 @@ function useTabTitle(project: string): void {
 
 const fieldTags = new Set(['INPUT', 'TEXTAREA', 'SELECT'])
 
+/** A checkbox takes no text: the keys work while it has the focus. */
+const takesText = (target: HTMLElement) =>
+  target.isContentEditable ||
+  (fieldTags.has(target.tagName) && !(target instanceof HTMLInputElement && target.type === 'checkbox'))
+
+/** The visible control with a key. */
+const controlWith = (key: string, within: ParentNode): HTMLElement | undefined =>
+  [...within.querySelectorAll<HTMLElement>(`[aria-keyshortcuts="${key}"]:not(:disabled)`)].find((one) =>
+    one.checkVisibility(),
+  )
+
 function useKeyboard(project: string, help: () => void): void {
   const navigate = useNavigate()
   const latest = useRef({ project, help })
@@ -135,17 +161,27 @@ function useKeyboard(project: string, help: () => void): void {
       const press = read({
         key: event.key,
         withModifier: event.ctrlKey || event.metaKey || event.altKey,
-        inField: target !== null && (fieldTags.has(target.tagName) || target.isContentEditable),
+        inField: target !== null && takesText(target),
         atMs: clock.nowMs(),
       })
-      // An open dialog receives all keys.
-      if (press.what === 'nothing' || document.querySelector('dialog[open]') !== null) return
+      const dialog = [...document.querySelectorAll('dialog[open]')].at(-1)
+      // An open dialog receives all keys; its controls may have some.
+      if (press.what === 'nothing' || (dialog !== undefined && press.what !== 'control')) return
+      if (press.what === 'control') {
+        const control = controlWith(press.key, dialog ?? document)
+        if (control === undefined) return
+        control.click()
+        event.preventDefault()
+        return
+      }
       if (press.what === 'go') {
         const page = pages.find(({ name }) => name === press.to)
         if (page !== undefined) void navigate({ to: page.to, params: { project: latest.current.project }, search: {} })
       } else if (press.what === 'help') latest.current.help()
       else if (press.what === 'search') document.querySelector<HTMLInputElement>('[data-search]')?.focus()
       else if (press.what === 'open') currentList()?.open()
+      else if (press.what === 'clear') return currentList()?.clear()
+      else if (press.what === 'select' || press.what === 'range') currentList()?.select(press.what === 'range')
       else currentList()?.move(press.what === 'next' ? 1 : -1)
       event.preventDefault()
     }

@@ -4,6 +4,9 @@ import { useEffect, useRef, useState } from 'react'
 export interface ListKeys {
   move(by: number): void
   open(): void
+  /** `isRange`: everything from the row that was selected last. */
+  select(isRange: boolean): void
+  clear(): void
 }
 
 const lists: ListKeys[] = []
@@ -15,6 +18,9 @@ interface Options {
   /** Scrolls a row into view and focuses it. */
   readonly show: (at: number) => void
   readonly open: (at: number) => void
+  /** Selects a row, or removes it from the selection. */
+  readonly select?: ((at: number, isRange: boolean) => void) | undefined
+  readonly clear?: (() => void) | undefined
 }
 
 /** The selected row, or -1. */
@@ -35,6 +41,12 @@ export function useListKeys(options: Options): number {
         const { options: now, at: chosen } = latest.current
         if (chosen >= 0 && chosen < now.count) now.open(chosen)
       },
+      select(isRange) {
+        const { options: now, at: chosen } = latest.current
+        if (chosen < 0) list.move(1)
+        if (now.count > 0) now.select?.(Math.max(0, Math.min(chosen, now.count - 1)), isRange)
+      },
+      clear: () => latest.current.options.clear?.(),
     }
     lists.push(list)
     return () => void lists.splice(lists.indexOf(list), 1)

@@ -4,12 +4,16 @@
  */
 export type Press =
   | { readonly what: 'go'; readonly to: string }
-  | { readonly what: 'help' | 'search' | 'next' | 'previous' | 'open' | 'nothing' }
+  /** A control with this key in `aria-keyshortcuts`. */
+  | { readonly what: 'control'; readonly key: string }
+  | { readonly what: 'help' | 'search' | 'next' | 'previous' | 'open' | 'select' | 'range' | 'clear' | 'nothing' }
 
-export const places: Readonly<Record<string, string>> = {
+const places: Readonly<Record<string, string>> = {
   f: 'fleet',
   b: 'board',
   t: 'turns',
+  r: 'trends',
+  e: 'evals',
   s: 'schedules',
   n: 'needs-you',
   w: 'workspace',
@@ -22,7 +26,12 @@ const singles: Readonly<Record<string, Press['what']>> = {
   j: 'next',
   k: 'previous',
   o: 'open',
+  x: 'select',
+  X: 'range',
+  Escape: 'clear',
 }
+/** The keys of controls on a page, each with what it does there. */
+const controlKeys = ['a', 'c', 'e', 'm', 'n', 'p', 'r', 's', 'u', 'z', '1', '2', '3', '4', '5', '6', '7', '8', '9']
 // The time to press the second key.
 const pairMs = 1_500
 
@@ -44,7 +53,8 @@ export function makeKeys(): (pressed: Pressed) => Press {
       leaderAtMs = atMs
       return { what: 'nothing' }
     }
+    if (controlKeys.includes(key)) return { what: 'control', key }
     const what = Object.hasOwn(singles, key) ? singles[key] : undefined
-    return what === undefined || what === 'go' ? { what: 'nothing' } : { what }
+    return what === undefined || what === 'go' || what === 'control' ? { what: 'nothing' } : { what }
   }
 }

@@ -10,11 +10,11 @@ const text = (value: unknown) => (typeof value === 'string' ? value : null)
 
 export function patchAgents(before: Agents, events: readonly LiveEvent[]): Agents {
   const changed = new Map<string, Agent>()
-  const places =
+  const indexes =
     events.length > 0 ? new Map(before.agents.map((agent, at) => [agent.agent_id, at])) : new Map<string, number>()
   for (const event of events) {
     const id = text(event.payload['agent_id'])
-    const at = id === null ? undefined : places.get(id)
+    const at = id === null ? undefined : indexes.get(id)
     if (id === null || at === undefined) continue
     const agent = changed.get(id) ?? before.agents[at]!
     const next = patchAgent(agent, event)

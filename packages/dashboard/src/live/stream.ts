@@ -3,6 +3,7 @@
  * counts as a lost connection; pauses between tries grow to a bound with jitter, so that a thousand tabs do not
  * reconnect at once; after a rejection (401, 403, 404) it retries slowly, because keys and servers change.
  */
+import { defined } from '@bellwether/base'
 import { headersFor, Problem, problemOf } from '../api/client.js'
 import { session } from '../api/session.js'
 import { clock } from '../ports/clock.js'
@@ -53,11 +54,7 @@ export function openStream({ url, onMessages, onState, onActivity }: StreamOptio
     const [response, { makeParser }] = await Promise.all([
       fetch(url, {
         credentials: 'same-origin',
-        headers: {
-          accept: 'text/event-stream',
-          ...headersFor(),
-          ...(last === undefined ? {} : { 'last-event-id': last }),
-        },
+        headers: { accept: 'text/event-stream', ...headersFor(), ...defined({ 'last-event-id': last }) },
         signal,
         cache: 'no-store',
       }),

@@ -1,5 +1,6 @@
 /** Tasks as the board page shows them: columns, what needs a person, how much of a budget is used. Pure. */
 import { dollars, reasonInWords } from '@bellwether/protocol/spending'
+import { personWaits } from '@bellwether/protocol/vocabulary'
 import type { QueuePlace, Recovery, Task, TaskBudget } from '../api/types.js'
 import { own } from './own.js'
 import { boardColumns } from './status.js'
@@ -22,7 +23,7 @@ export function columnsOf(tasks: readonly Task[]): Column[] {
   return [...groups].map(([status, group]) => ({ status, tasks: group }))
 }
 
-const personCodes: ReadonlySet<string> = new Set(['approval', 'review', 'merge', 'held', 'person'])
+const personCodes: ReadonlySet<string> = new Set(personWaits)
 
 /** Whether a person has to act. */
 export function needsPerson(task: Task): boolean {

@@ -30,7 +30,7 @@ export function assess(agent: Agent, nowMs: number, knownMs: number): Assessment
   const { isAtRest, isBeating, isWaiting } = headOf(head.status)
   if (isAtRest) return { condition: 'resting' }
   const late = nowMs - Math.min(...[head.turn_deadline, head.resume_deadline].map((at) => msOf(at) ?? Infinity))
-  if (late > graceMs) return { condition: 'stuck', why: `past its deadline by ${span(late)}` }
+  if (late > graceMs) return { condition: 'stuck', why: 'past its deadline' }
   const silent = knownMs - (msOf(head.updated_at) ?? knownMs)
   if (isBeating && silent > silentMs) return { condition: 'stuck', why: `no heartbeat for ${span(silent)}` }
   if (isBeating) return { condition: 'working' }

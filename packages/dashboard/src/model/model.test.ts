@@ -124,7 +124,7 @@ describe('the board', () => {
   it('marks tasks that need a person', () => {
     for (const waitCode of ['approval', 'review', 'held', 'person'])
       expect(needsPerson(taskOf({ waitCode }))).toBe(true)
-    for (const waitCode of [null, 'cooldown', 'under_way', 'done', 'failed', 'frozen', 'dependency'])
+    for (const waitCode of [null, 'cooldown', 'open_run', 'done', 'failed', 'frozen', 'dependency'])
       expect(needsPerson(taskOf({ waitCode }))).toBe(false)
   })
 

@@ -2,6 +2,7 @@
  * Every status of the API with its colour, shape and meaning: the only place in the dashboard that knows them. An
  * unknown status is shown as it is, in grey. Colour is never the only signal: shape and word accompany it.
  */
+import { defined } from '@bellwether/base'
 import type { HeadStatus, TaskStatus } from '@bellwether/protocol'
 import { own } from './own.js'
 
@@ -32,7 +33,7 @@ const appearance = (tone: Tone, shape: Shape, means: string, word?: string): Kno
   tone,
   shape,
   means,
-  ...(word === undefined ? {} : { word }),
+  ...defined({ word }),
 })
 
 /** By API status; `word` replaces it only where the API's word would confuse people. */

@@ -70,6 +70,14 @@ export function timeOfDay(iso: string): string {
   return at === null ? '–' : new Date(at).toLocaleTimeString('en-GB')
 }
 
+/** Local date, time and time zone, for a title. */
+export function instant(iso: string | null | undefined): string {
+  const at = msOf(iso)
+  if (at === null) return '–'
+  const date = new Date(at)
+  return `${date.toLocaleDateString('en-CA')} ${date.toLocaleTimeString('en-GB', { timeZoneName: 'short' })}`
+}
+
 /** Local time of day; with the date when it was not today. */
 export function clockTime(iso: string | null | undefined, nowMs: number): string {
   const at = msOf(iso)

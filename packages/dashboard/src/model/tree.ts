@@ -58,7 +58,7 @@ function foldersFirst(one: Entry, other: Entry): number {
   return one.path < other.path ? -1 : one.path > other.path ? 1 : 0
 }
 
-export function parentOf(path: string): string {
+function parentOf(path: string): string {
   const at = path.lastIndexOf('/')
   return at <= 0 ? '/' : path.slice(0, at)
 }

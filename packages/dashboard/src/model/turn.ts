@@ -156,3 +156,7 @@ export function contextText({
   const cut = size.memory_truncated ? ', older ones left out' : ''
   return `${context}; memory ${name}: ${plural(size.memory_cards, 'card')}, ${bytes(size.memory_bytes)}${cut}`
 }
+
+/** The board names the session of its turns after the task. */
+export const taskOfSession = (session: string | null): string | undefined =>
+  session !== null && /^task-./.test(session) ? session.slice('task-'.length) : undefined

@@ -1,7 +1,8 @@
 import { spanWithoutDetails } from '@bellwether/protocol/http'
 import { expect, it } from 'vitest'
+import { cardOf } from '../../test/support/samples.js'
 import type { Span } from '../api/types.js'
-import { fullRange, moved, placeOf, rangeOf, rowsOf, ticks, titleOf, zoomed } from './waterfall.js'
+import { fullRange, moved, placeOf, rangeOf, rowsOf, stepCards, ticks, titleOf, zoomed } from './waterfall.js'
 
 const at = (ms: number) => new Date(1_000_000 + ms).toISOString()
 const span = (id: string, from: number, to: number | null, more: Partial<Span> = {}): Span => ({
@@ -91,4 +92,18 @@ it('names each kind of span', () => {
     ['child', 'tester', 'Child turn: tester'],
   ] as const
   for (const [kind, name, title] of names) expect(titleOf(span('x', 0, 1, { kind, name }))).toBe(title)
+})
+
+it('a step has the cards that name it, else those that were written while it ran; its prompt is what was written before', () => {
+  const card = (card_id: string, ms: number, metadata = {}) => cardOf({ card_id, created_at: at(ms), metadata })
+  const [row] = rowsOf([span('s2', 100, 200)], 0)
+  const context_cards = [card('asked', 0)]
+  const ids = (cards: readonly ReturnType<typeof card>[]) => {
+    const { prompt, answer } = stepCards({ context_cards, cards }, row!)
+    return [prompt.map((one) => one.card_id), answer.map((one) => one.card_id)]
+  }
+  const named = [card('a', 50, { step_id: 's1' }), card('b', 300, { step_id: 's2' }), card('c', 400)]
+  expect(ids(named)).toEqual([['asked', 'a'], ['b']])
+  expect(ids([card('a', 50), card('b', 150), card('c', 250)])).toEqual([['asked', 'a'], ['b']])
+  expect(ids([card('a', 50), card('c', 250)])).toEqual([['asked', 'a'], []])
 })

@@ -3,7 +3,7 @@
  * Times are milliseconds of the server's clock; a span that has not ended reaches to now.
  */
 import { groupBy } from '@bellwether/base'
-import type { Span } from '../api/types.js'
+import type { Card, Span, TurnDetail } from '../api/types.js'
 import { duration, msOf } from './time.js'
 
 export interface SpanRow {
@@ -119,4 +119,24 @@ export function titleOf({ kind, name }: Span): string {
   if (kind === 'person' && name === 'ask_person') return 'Question to a person'
   if (kind === 'account') return `Limit of ${name}`
   return kind === 'tool' || kind === 'person' ? name : `${kindWords[kind]}: ${name}`
+}
+
+export interface StepCards {
+  /** What the model or program read, oldest first. */
+  readonly prompt: readonly Card[]
+  /** What it wrote. */
+  readonly answer: readonly Card[]
+}
+
+/** The cards of a step: those that name it, or if none does, those that were written while it ran. */
+export function stepCards(
+  { context_cards: context, cards }: Pick<TurnDetail, 'context_cards' | 'cards'>,
+  { span, fromMs, toMs }: Pick<SpanRow, 'span' | 'fromMs' | 'toMs'>,
+): StepCards {
+  const isNamed = ({ metadata }: Card) => metadata['step_id'] === span.span_id
+  const isWithin = ({ created_at: at }: Card) => Date.parse(at) >= fromMs && Date.parse(at) <= toMs
+  const isOwn = cards.some(isNamed) ? isNamed : isWithin
+  const first = cards.findIndex(isOwn)
+  const before = first === -1 ? cards.filter(({ created_at: at }) => Date.parse(at) < fromMs) : cards.slice(0, first)
+  return { prompt: [...context, ...before], answer: cards.filter(isOwn) }
 }

@@ -1,16 +1,18 @@
 /** A modal window, built on the browser's dialog: it traps the focus, closes with Escape, and restores the focus. */
 import { useEffect, useRef, type ReactNode } from 'react'
 import { Icon } from './glyph.js'
+import { Toasts } from './toast.js'
 
 interface DialogProps {
   readonly title: ReactNode
   readonly name: string
   readonly side?: boolean
+  readonly isWide?: boolean
   readonly close: () => void
   readonly children: ReactNode
 }
 
-export function Dialog({ title, name, side = false, close, children }: DialogProps) {
+export function Dialog({ title, name, side = false, isWide = false, close, children }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null)
   useEffect(() => {
     const shown = dialog.current
@@ -19,7 +21,7 @@ export function Dialog({ title, name, side = false, close, children }: DialogPro
   }, [])
   const place = side
     ? 'mr-0 ml-auto h-dvh max-h-dvh w-full max-w-[560px] border-l'
-    : 'm-auto max-h-[85dvh] w-full max-w-md rounded-lg border'
+    : `m-auto max-h-[85dvh] w-full rounded-lg border ${isWide ? 'max-w-3xl' : 'max-w-md'}`
   return (
     <dialog
       ref={dialog}
@@ -41,6 +43,8 @@ export function Dialog({ title, name, side = false, close, children }: DialogPro
           {children}
         </div>
       </div>
+      {/* What is outside of a modal window cannot be reached. */}
+      <Toasts />
     </dialog>
   )
 }

@@ -6,6 +6,8 @@ import { useVirtualizer } from '@tanstack/react-virtual'
 import { useRef, type ReactNode } from 'react'
 import { useListKeys } from '../keyboard/shortcut-list.js'
 import { clock } from '../ports/clock.js'
+import { SelectBox } from './select-box.js'
+import type { Selection } from './selection.js'
 import { Status } from './status.js'
 
 interface RowsProps<T> {
@@ -20,6 +22,14 @@ interface RowsProps<T> {
   readonly onEnd?: (() => void) | undefined
   readonly role?: 'table' | 'list' | 'tree'
   readonly rowProps?: (item: T) => Readonly<Record<string, unknown>>
+  readonly selecting?: Selecting<T> | undefined
+}
+
+/** The rows can be selected. */
+interface Selecting<T> {
+  readonly selection: Selection
+  /** For screen readers. */
+  readonly nameOf: (item: T) => string
 }
 
 const rowRoles = { table: 'row', list: 'listitem', tree: 'treeitem' } as const
@@ -27,7 +37,7 @@ const rowRoles = { table: 'row', list: 'listitem', tree: 'treeitem' } as const
 const overscan = 12
 
 export function VirtualRows<T>(props: RowsProps<T>) {
-  const { items, height, label, keyOf, open, children, head, onEnd, role = 'list', rowProps } = props
+  const { items, height, label, keyOf, open, children, head, onEnd, role = 'list', rowProps, selecting } = props
   const box = useRef<HTMLDivElement>(null)
   const headHeight = head === undefined ? 0 : 30
   const rows = useVirtualizer({
@@ -46,6 +56,8 @@ export function VirtualRows<T>(props: RowsProps<T>) {
       clock.after(0, () => box.current?.querySelector<HTMLElement>(`[data-at="${at}"]`)?.focus({ preventScroll: true }))
     },
     open: (at) => open(items[at]!),
+    select: selecting && ((at, isRange) => selecting.selection.toggle(keyOf(items[at]!), isRange)),
+    clear: selecting?.selection.clear,
   })
   const seen = rows.getVirtualItems()
   const last = seen.at(-1)?.index ?? 0
@@ -87,7 +99,16 @@ export function VirtualRows<T>(props: RowsProps<T>) {
               }}
               {...rowProps?.(item)}
             >
-              {children(item, index === chosen)}
+              {selecting === undefined ? (
+                children(item, index === chosen)
+              ) : (
+                <div className="flex h-full items-center">
+                  <span role="cell" className="flex w-9 justify-end pr-1">
+                    <SelectBox id={keyOf(item)} name={selecting.nameOf(item)} selection={selecting.selection} />
+                  </span>
+                  <div className="h-full min-w-0 flex-1">{children(item, index === chosen)}</div>
+                </div>
+              )}
             </div>
           )
         })}
@@ -107,36 +128,63 @@ interface TableProps<T> extends Omit<RowsProps<T>, 'height' | 'role' | 'head'> {
   readonly columns: Columns
   readonly isWide: boolean
   readonly note: ReactNode
+  /** What can be done with the selection. Its height does not depend on the selection. */
+  readonly actions?: ReactNode
 }
 
-export function Table<T>({ columns, isWide, note, ...rows }: TableProps<T>) {
-  const head = <Head columns={columns} isWide={isWide} />
+export function Table<T>({ columns, isWide, note, actions, ...rows }: TableProps<T>) {
+  const head = <Head columns={columns} isWide={isWide} hasSelection={rows.selecting !== undefined} />
   return (
     <>
       <div className="min-h-0 flex-1">
         <VirtualRows {...rows} role="table" height={isWide ? 36 : 62} head={head} />
       </div>
-      <p className="label border-t border-line px-3 py-1">{note}</p>
+      <div className="flex flex-wrap items-center gap-x-3 border-t border-line px-3 py-1">
+        <p className="label">{note}</p>
+        {actions}
+      </div>
     </>
   )
 }
 
 /** A narrow table has no visible header, but screen readers read it. */
-function Head({ columns, isWide }: { readonly columns: Columns; readonly isWide: boolean }) {
+function Head({ columns, isWide, hasSelection }: HeadProps) {
   const { className, titles, alignedRight = [] } = columns
-  return (
-    <div
-      role="row"
-      aria-rowindex={1}
-      className={isWide ? `${className} h-[30px] border-b border-line text-xs font-medium text-ink-3` : 'sr-only'}
-    >
+  const titled = (
+    <>
       {titles.map((title) => (
         <span key={title} role="columnheader" className={alignedRight.includes(title) ? 'text-right' : ''}>
           {title}
         </span>
       ))}
+    </>
+  )
+  return (
+    <div
+      role="row"
+      aria-rowindex={1}
+      className={isWide ? `${hasSelection ? 'flex items-center' : className} ${headClass}` : 'sr-only'}
+    >
+      {hasSelection ? (
+        <>
+          <span role="columnheader" className="w-9">
+            <span className="sr-only">Selected</span>
+          </span>
+          <div className={isWide ? `${className} min-w-0 flex-1` : ''}>{titled}</div>
+        </>
+      ) : (
+        titled
+      )}
     </div>
   )
+}
+
+const headClass = 'h-[30px] border-b border-line text-xs font-medium text-ink-3'
+
+interface HeadProps {
+  readonly columns: Columns
+  readonly isWide: boolean
+  readonly hasSelection: boolean
 }
 
 interface NarrowRowProps {

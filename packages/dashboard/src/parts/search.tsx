@@ -12,7 +12,7 @@ export function Search({
     <input
       data-search
       type="search"
-      className="field min-w-0 flex-1 sm:w-56 sm:flex-none"
+      className="field min-w-40 flex-1 sm:w-48 sm:flex-none"
       aria-label={label}
       placeholder={`${label} ( / )`}
       value={value}

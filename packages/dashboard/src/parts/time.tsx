@@ -1,7 +1,7 @@
 /** Running times: one tick per second for the whole page; only components that show a time render again. */
 import { useSyncExternalStore } from 'react'
 import { serverNowMs } from '../api/client.js'
-import { ago, clockTime, countdown, type Urgency } from '../model/time.js'
+import { ago, clockTime, countdown, instant, type Urgency } from '../model/time.js'
 import { clock } from '../ports/clock.js'
 
 const listeners = new Set<() => void>()
@@ -39,10 +39,7 @@ export function Countdown({ until }: { readonly until: string | null | undefined
   const now = useNow()
   const { text, urgency } = countdown(until, now)
   return (
-    <span
-      className={`whitespace-nowrap ${urgencyClass[urgency]}`}
-      title={until === null ? undefined : clockTime(until, now)}
-    >
+    <span className={`whitespace-nowrap ${urgencyClass[urgency]}`} title={until === null ? undefined : instant(until)}>
       {text}
     </span>
   )
@@ -51,12 +48,16 @@ export function Countdown({ until }: { readonly until: string | null | undefined
 export function Ago({ at }: { readonly at: string | null | undefined }) {
   const now = useNow()
   return (
-    <span className="whitespace-nowrap" title={clockTime(at, now)}>
+    <span className="whitespace-nowrap" title={instant(at)}>
       {ago(at, now)}
     </span>
   )
 }
 
 export function At({ at }: { readonly at: string | null | undefined }) {
-  return <span className="whitespace-nowrap">{clockTime(at, serverNowMs())}</span>
+  return (
+    <span className="whitespace-nowrap" title={instant(at)}>
+      {clockTime(at, serverNowMs())}
+    </span>
+  )
 }

@@ -35,6 +35,30 @@ export function AgentField({ agents, value, none, change }: AgentFieldProps) {
   )
 }
 
+interface PriorityFieldProps {
+  readonly value: string | number
+  readonly required?: boolean
+  readonly change: (field: HTMLInputElement) => void
+}
+
+export function PriorityField({ value, required = false, change }: PriorityFieldProps) {
+  return (
+    <label className="block">
+      <span className="font-medium">Priority</span>
+      <input
+        className="field mt-1 w-full"
+        type="number"
+        step="any"
+        min={-1_000_000}
+        max={1_000_000}
+        required={required}
+        value={value}
+        onChange={(event) => change(event.target)}
+      />
+    </label>
+  )
+}
+
 interface InstructionFieldProps {
   readonly value: string
   readonly max: number

@@ -1,5 +1,5 @@
 /** Board, health and files of the fixture data. */
-import type { Component, FoundFiles, Health, TaskBudget, TaskDetail } from '../../src/api/types.js'
+import type { Component, FoundFiles, Health, TaskBudget, TaskDetail, TurnChanges } from '../../src/api/types.js'
 import { componentOf, taskOf } from './samples.js'
 import { attack, jobs, turnId, type At, type Say } from './strings.js'
 
@@ -63,7 +63,7 @@ export function tasksOf(at: At, say: Say): TaskDetail[] {
         : status === 'blocked'
           ? 'cooldown'
           : status === 'in_progress'
-            ? 'under_way'
+            ? 'open_run'
             : null,
       waitUntil: status === 'review' ? at(80_000) : status === 'blocked' ? at(number === 2 ? 5_000 : 90) : null,
       recovery:
@@ -83,6 +83,7 @@ export function tasksOf(at: At, say: Say): TaskDetail[] {
       budget: status === 'pending' ? null : budgetOf(number),
       costMicros: status === 'pending' ? null : 31_000 * number,
       problem: status === 'blocked' ? say('verify command exited with 1: npm test (not ok 3 - login)') : null,
+      changedFiles: status === 'done' || status === 'review' || status === 'blocked' ? 2 : null,
       nextStep: nextStepOf(status, isPerson, at(status === 'review' ? 80_000 : 90)),
       next: number === 0 ? { place: 1, of: 2, assignee: 'coder', why: 'of 2 that are ready it comes first' } : null,
     })
@@ -101,6 +102,7 @@ export function tasksOf(at: At, say: Say): TaskDetail[] {
       },
     ]
     const fields = { instruction: say('Do it well.'), verify: ['npm test'] }
+    if (status === 'done') return { ...task, runs, fields, ...judged(status, say), failure: null, moves: [] }
     return { ...task, runs, fields, ...(isPerson || status === 'blocked' ? judged(status, say) : calm) }
   })
 }
@@ -148,23 +150,25 @@ function judged(status: string, say: Say): Pick<TaskDetail, 'result' | 'failure'
               },
             ],
           },
-    changes: {
-      runId: 'r1',
-      commit: '4f5c1d2a9b8e7f60514233445566778899aabbcc',
-      files: [
-        { path: say('src/total.mjs'), change: 'changed', claimed: true },
-        { path: 'notes.txt', change: 'added', claimed: false },
-      ],
-      moreFiles: 0,
-      diff: say(
-        '--- a/src/total.mjs\n+++ b/src/total.mjs\n@@ -1,5 +1,5 @@\n export function total(basket) {\n   let cents = 0\n-  for (const { price, count } of basket) cents = price * count\n+  for (const { price, count } of basket) cents += price * count\n   return cents\n }',
-      ),
-      isCut: false,
-      note: null,
-    },
+    changes: { runId: 'r1', ...changesOf(say) },
     moves: [retry, done, move('abort', 'it ends as failed')],
   }
 }
+
+/** What a run or turn changed. */
+export const changesOf = (say: Say): TurnChanges => ({
+  commit: '4f5c1d2a9b8e7f60514233445566778899aabbcc',
+  files: [
+    { path: say('src/total.mjs'), change: 'changed', claimed: true },
+    { path: 'notes.txt', change: 'added', claimed: false },
+  ],
+  moreFiles: 0,
+  diff: say(
+    '--- a/src/total.mjs\n+++ b/src/total.mjs\n@@ -1,5 +1,5 @@\n export function total(basket) {\n   let cents = 0\n-  for (const { price, count } of basket) cents = price * count\n+  for (const { price, count } of basket) cents += price * count\n   return cents\n }',
+  ),
+  isCut: false,
+  note: null,
+})
 
 function budgetOf(number: number): TaskBudget {
   const tokenUsage = 1_500 * (number + 1)

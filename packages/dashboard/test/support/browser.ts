@@ -1,4 +1,5 @@
 /** Tabs of the shared Chromium. A tab records console errors, uncaught exceptions and layout shifts for assertions. */
+import { defined } from '@bellwether/base'
 import { copyFileSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import axe from 'axe-core'
@@ -25,7 +26,8 @@ declare global {
   }
 }
 
-export async function openTab(): Promise<Tab> {
+/** `isFirstVisit`: the page offers its tour, which other tests have seen. */
+export async function openTab({ isFirstVisit = false } = {}): Promise<Tab> {
   const browser = await chromium.connect(inject('browser'))
   const context = await browser.newContext({
     viewport: sizeOf(1_280),
@@ -41,6 +43,11 @@ export async function openTab(): Promise<Tab> {
     if (message.type() === 'error' || message.type() === 'warning') errors.push(message.text())
   })
   page.on('pageerror', (error) => errors.push(`uncaught: ${error.message}`))
+  if (!isFirstVisit)
+    await page.addInitScript(() => {
+      // An empty page has no storage.
+      if (location.protocol.startsWith('http')) localStorage.setItem('bellwether.tour', 'seen')
+    })
   await page.addInitScript(() => {
     window.__shift = 0
     new PerformanceObserver((list) => {
@@ -80,7 +87,7 @@ export async function violations(page: Page, rules?: readonly string[]): Promise
   // The pages have no frames, and no rule needs the style sheets themselves.
   const options = { resultTypes: ['violations'], iframes: false, preload: false }
   const found: unknown =
-    await page.evaluate(`axe.run(document, ${JSON.stringify({ ...options, ...(rules === undefined ? {} : { runOnly: rules }) })}).then(({ violations }) =>
+    await page.evaluate(`axe.run(document, ${JSON.stringify({ ...options, ...defined({ runOnly: rules }) })}).then(({ violations }) =>
     violations.filter((one) => one.impact === 'serious' || one.impact === 'critical').map((one) =>
       one.id + ': ' + one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160) + ' ' + (node.any[0]?.message ?? '')).join(' | ')))`)
   return found as string[]

@@ -20,21 +20,24 @@ export interface RealServer {
   /** The one-time link that `up` prints. */
   readonly loginUrl: string
   readonly adminKey: string
+  readonly databaseUrl: string
   /** What the notification webhook received. */
   readonly messages: readonly Json[]
-  /** A file of the project folder. */
+  /** Files of the project folder. */
   write(path: string, text: string): void
+  read(path: string): string
+  remove(path: string): void
   /** An agent whose worker is the test. */
   play(agent: string): Promise<void>
   ask<T = Json>(method: string, path: string, body?: unknown): Promise<T>
   /** Starts a turn and returns its id. */
-  run(agent: string, instruction: string, more?: Json): Promise<string>
+  run(agent: string, instruction: string, fields?: Json): Promise<string>
   /** Claims the next turn of the agents whose worker is the test. */
   claim(): Promise<Claimed>
   close(): Promise<void>
 }
 
-export interface Claimed {
+interface Claimed {
   readonly agent_turn_id: string
   readonly turn_epoch: number
   readonly lease_token: string
@@ -67,12 +70,17 @@ const timings = {
   BELLWETHER__BOARD__AUTOPILOT_INTERVAL_SECONDS: '1',
 }
 
-export async function openServer(env: Readonly<Record<string, string>> = {}): Promise<RealServer> {
+/** `more`: further agents, by their names. */
+export async function openServer(
+  env: Readonly<Record<string, string>> = {},
+  more: Readonly<Record<string, string>> = {},
+): Promise<RealServer> {
   // Under /tmp, where the account that runs the database can reach it.
   const folder = mkdtempSync(join(tmpdir(), 'bellwether-dashboard-'))
   chmodSync(folder, 0o755)
   mkdirSync(join(folder, 'agents'))
-  for (const [name, text] of Object.entries(agents)) writeFileSync(join(folder, 'agents', `${name}.md`), text)
+  for (const [name, text] of Object.entries({ ...agents, ...more }))
+    writeFileSync(join(folder, 'agents', `${name}.md`), text)
   mkdirSync(join(folder, 'config'))
   const checks = { 'notes-written': { command: ['test', '-s', 'notes.md'] } }
   writeFileSync(join(folder, 'config', 'acceptance-policy.json'), JSON.stringify({ checks }))
@@ -123,13 +131,16 @@ export async function openServer(env: Readonly<Record<string, string>> = {}): Pr
     url,
     loginUrl: String(facts['loginUrl']),
     adminKey: key,
+    databaseUrl: String(facts['databaseUrl']),
     messages,
     write: (path, text) => writeFileSync(join(folder, path), text),
+    read: (path) => readFileSync(join(folder, path), 'utf8'),
+    remove: (path) => rmSync(join(folder, path)),
     play: async (agent) => void (await ask('PUT', `/projects/${project}/agents/${agent}`, { worker_target: byHand })),
     ask,
-    run: async (agent, instruction, more = {}) => {
+    run: async (agent, instruction, fields = {}) => {
       const path = `/projects/${project}/agents/${agent}/turns`
-      return (await ask<{ agent_turn_id: string }>('POST', path, { instruction, ...more })).agent_turn_id
+      return (await ask<{ agent_turn_id: string }>('POST', path, { instruction, ...fields })).agent_turn_id
     },
     async claim() {
       const { turns } = await ask<{ turns: Claimed[] }>('POST', `/workers/${byHand}/claim`, {

@@ -2,34 +2,16 @@
  * The routes that the pages use, over the fixture data. The HTTP contract types every request and answer, and `answerTo`
  * parses both with its schemas, so that the fixture cannot drift from the server.
  */
-import {
-  routes,
-  type ResponseOf,
-  type BodyOf,
-  type ParamsOf,
-  type QueryOf,
-  type Route,
-  type RouteKey,
-  type Fire,
-  type Schedule,
-} from '@bellwether/protocol/http'
+import { defined } from '@bellwether/base'
+import { routes, type Route, type Fire, type Schedule } from '@bellwether/protocol/http'
 import type { SourceStats } from '../../src/api/types.js'
 import { spansOf } from './spans-data.js'
 import { turnId } from './strings.js'
-import type { World } from './world.js'
-
-export interface Scene {
-  readonly world: World
-  readonly isEmpty: boolean
-  isAnswered(call: string): boolean
-}
-
-type Handlers = {
-  readonly [Key in RouteKey]?: (
-    scene: Scene,
-    request: { readonly params: ParamsOf<Key>; readonly query: QueryOf<Key>; readonly body: BodyOf<Key> },
-  ) => ResponseOf<Key> | undefined
-}
+import { changesOf } from './board-data.js'
+import { bulkHandlers } from './bulk-routes.js'
+import type { Handlers, Scene } from './handlers.js'
+import { evalCaseOf, evalCasesOf, evalRunOf, evalRunsOf, evalsOf } from './evals-data.js'
+import { trendsOf } from './trends-data.js'
 
 const ago = (ms: number) => new Date(Date.now() - ms).toISOString()
 const page = <T>(all: readonly T[], cursor: string | undefined, limit: number) => {
@@ -47,6 +29,8 @@ const worker = (worker_id: string, worker_target: string, concurrency: number, f
   concurrency,
   free,
 })
+
+const started = { agent_turn_id: turnId(0), inbox_id: 'i', status: 'queued' }
 
 const statsNow = (): SourceStats => ({
   item_count: 5_012,
@@ -156,16 +140,20 @@ const handlers: Handlers = {
     return { turns, cursor }
   },
   'GET /projects/:project/turns/:turn': ({ world }, { params }) => world.detail(params.turn),
-  'GET /projects/:project/turns/:turn/spans': ({ world }, { params }) => ({
-    spans: spansOf(params.turn, Date.parse(world.detail(params.turn)?.created_at ?? ''), (text) => world.say(text)),
-    truncated: false,
-  }),
+  'GET /projects/:project/turns/:turn/spans': ({ world }, { params: { turn } }) => {
+    const detail = world.detail(turn)
+    const spans = (at: string) => spansOf(turn, Date.parse(at), (text) => world.say(text))
+    return detail && { spans: spans(detail.created_at), truncated: false }
+  },
+  'GET /projects/:project/turns/:turn/changes': ({ world }) => changesOf((text) => world.say(text)),
   'GET /projects/:project/turns/:turn/transcript': ({ world }, { query: { after = 0, before, limit } }) => {
     const matching = world.transcript.filter(({ seq }) => (before === undefined ? seq > after : seq < before))
     const entries = before === undefined ? matching.slice(0, limit) : matching.slice(-limit)
     const cursor = (before === undefined ? entries.at(-1) : entries[0])?.seq ?? null
     return { entries, cursor: matching.length > limit ? cursor : null }
   },
+  'POST /projects/:project/turns/:turn/continue': () => started,
+  'POST /projects/:project/agents/:agent/turns': () => started,
   'POST /projects/:project/turns/:turn/stop': (_, { params }) => ({ agent_turn_id: params.turn, status: 'canceled' }),
   'GET /projects/:project/cards/:card': ({ world }, { params }) => world.card(params.card),
   'GET /projects/:project/schedules': (scene) => ({ schedules: ifFull(scene, schedulesIn(scene)), cursor: null }),
@@ -206,9 +194,13 @@ const handlers: Handlers = {
     interventions: ifFull(scene, scene.world.interventions).filter((one) => (kind ?? one.kind) === one.kind),
     cursor: null,
   }),
-  'GET /board/tasks': (scene, { query: { status } }) => {
-    const tasks = ifFull(scene, scene.world.tasks).filter((task) =>
-      status === undefined ? task.status !== 'done' : task.status === status,
+  'GET /board/tasks': (scene, { query: { status, text = '', agent, error = '' } }) => {
+    const tasks = ifFull(scene, scene.world.tasks).filter(
+      (task) =>
+        (status === undefined ? task.status !== 'done' : task.status === status) &&
+        `${task.taskId} ${task.title}`.toLowerCase().includes(text.toLowerCase()) &&
+        (agent ?? task.assignee) === task.assignee &&
+        (task.reason ?? '').includes(error),
     )
     const taskId = tasks.length === 0 ? null : 'T-1'
     return {
@@ -223,12 +215,28 @@ const handlers: Handlers = {
         left: 0,
         ready: 2,
       },
-      paused: null,
+      paused: scene.world.state.paused,
     }
   },
   'GET /board/tasks/:task': ({ world }, { params }) => world.tasks.find(({ taskId }) => taskId === params.task),
   'GET /board/checks': () => ({ checks: [{ name: 'tests', description: 'npm test' }] }),
-  'PATCH /board/tasks/:task': ({ world }, { params }) => world.tasks.find(({ taskId }) => taskId === params.task),
+  'POST /board/tasks': ({ world }) => world.tasks[0],
+  'PATCH /board/tasks/:task': ({ world }, { params, body: { title, priority } }) => {
+    const task = world.tasks.find(({ taskId }) => taskId === params.task)
+    return task && Object.assign(task, defined({ title, priority }), { updatedAt: new Date().toISOString() })
+  },
+  'GET /projects/:project/trends': ({ world, isEmpty }, { query }) =>
+    trendsOf((text) => world.say(text), query.range, query.agent, isEmpty),
+  ...bulkHandlers,
+  'GET /projects/:project/evals': ({ world, isEmpty }) => evalsOf((text) => world.say(text), isEmpty),
+  'GET /projects/:project/eval-runs': ({ isEmpty }) => evalRunsOf(isEmpty),
+  'GET /projects/:project/eval-runs/:run': ({ world }) => evalRunOf((text) => world.say(text)),
+  'GET /projects/:project/eval-runs/:run/results': ({ world }, { query }) =>
+    evalCasesOf((text) => world.say(text), query.show, query.cursor),
+  'GET /projects/:project/eval-runs/:run/results/:number': ({ world }, { params }) =>
+    evalCaseOf((text) => world.say(text), Number(params.number)),
+  'POST /projects/:project/evals/:suite/runs': () => evalRunsOf(false).runs[0]!,
+  'POST /projects/:project/eval-runs/:run/stop': () => evalRunsOf(false).runs[0]!,
   'GET /quotas': ({ world }) => ({ holds: world.holds, limits: world.limits }),
   'GET /health/components': (scene) =>
     scene.isEmpty

@@ -142,6 +142,7 @@ export const childOf = (more: Partial<ChildTurn> = {}): ChildTurn => ({
   started_at: null,
   ended_at: null,
   children: [],
+  relation: 'enqueued',
   ...more,
 })
 
@@ -201,6 +202,7 @@ export const taskOf = (more: Partial<Task> = {}): Task => ({
   updatedAt: at,
   waitsFor: null,
   problem: null,
+  changedFiles: null,
   nextStep: { what: 'run', who: 'coder', at: null, text: 'coder runs it next.' },
   waitCode: null,
   waitUntil: null,

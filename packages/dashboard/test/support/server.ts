@@ -15,7 +15,7 @@ import { entryOf } from './transcript-data.js'
 import { makeWorld, type World, type WorldOptions } from './world.js'
 
 /** `odd`: JSON of an unexpected form. */
-export type Mood = 'ok' | 'empty' | 'error' | 'rejected' | 'hang' | 'odd'
+type Mood = 'ok' | 'empty' | 'error' | 'rejected' | 'hang' | 'odd'
 
 export interface FixtureOptions extends Partial<Omit<WorldOptions, 'nowMs'>> {
   readonly key?: string
@@ -30,6 +30,8 @@ export interface Fixture {
   mood: Mood
   /** False cuts and rejects streams. */
   streams: boolean
+  /** False: answers have no time, so that the page shows that of its own clock. */
+  hasDate: boolean
   /** The requests received: method, path and body. */
   readonly posted: { readonly method: string; readonly path: string; readonly body: unknown }[]
   /** The positions from which streams resumed. */
@@ -84,6 +86,7 @@ export async function openFixture(options: FixtureOptions = {}): Promise<Fixture
     key: options.key,
     mood: 'ok',
     streams: true,
+    hasDate: true,
     posted: [],
     resumedFrom: [],
     emit(kind, payload) {
@@ -124,7 +127,7 @@ export async function openFixture(options: FixtureOptions = {}): Promise<Fixture
     reset(next) {
       fixture.release()
       fixture.cut()
-      Object.assign(fixture, { world: worldOf(next), key: next.key, mood: 'ok', streams: true })
+      Object.assign(fixture, { world: worldOf(next), key: next.key, mood: 'ok', streams: true, hasDate: true })
       fixture.posted.length = 0
       fixture.resumedFrom.length = 0
     },
@@ -137,6 +140,7 @@ export async function openFixture(options: FixtureOptions = {}): Promise<Fixture
   }
 
   async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    response.sendDate = fixture.hasDate
     const url = new URL(request.url ?? '/', fixture.url)
     if (url.pathname === '/login' && request.method === 'POST') return login(request, response)
     if (url.pathname === '/login/provider') return send(response, 200, { provider: null })

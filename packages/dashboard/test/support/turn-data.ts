@@ -3,6 +3,27 @@ import type { Fallback, Turn, TurnDetail } from '../../src/api/types.js'
 import * as sample from './samples.js'
 import { turnId, type At, type Say } from './strings.js'
 
+/** The turn with more children than its page shows at first. */
+export const wideTurn = turnId(6)
+
+const manyChildren = () =>
+  Array.from({ length: 230 }, (_, number) =>
+    sample.childOf({ agent_turn_id: turnId(1_000 + number), agent_id: `part-${number}`, relation: 'fork_join' }),
+  )
+
+const childrenOf = (at: At, say: Say) => [
+  sample.childOf({
+    agent_turn_id: turnId(1),
+    agent_id: say('tester-10').slice(0, 300),
+    relation: 'fork_join',
+    started_at: at(-40),
+    ended_at: at(-31),
+    children: [sample.childOf({ agent_turn_id: turnId(4), agent_id: 'writer-13' })],
+  }),
+  sample.childOf({ agent_turn_id: turnId(2), agent_id: 'reviewer-11', status: 'suspended', relation: 'follow_up' }),
+  sample.childOf({ agent_turn_id: turnId(3), agent_id: 'tester-12', status: 'failed', error: say('command_exit_1') }),
+]
+
 export function detailOf(turn: Turn, at: At, say: Say): TurnDetail {
   const step = (number: number, from: number, to: number | null, tool_call_ids: readonly string[]) =>
     sample.stepOf({
@@ -82,28 +103,14 @@ export function detailOf(turn: Turn, at: At, say: Say): TurnDetail {
     ],
     parent:
       turn.recursion_depth === 1
-        ? { agent_turn_id: turnId(9), agent_id: 'planner-03', status: 'suspended', outcome: null }
+        ? { agent_turn_id: turnId(9), agent_id: 'planner-03', status: 'suspended', outcome: null, relation: 'delegate' }
         : null,
-    children: [
-      sample.childOf({
-        agent_turn_id: turnId(1),
-        agent_id: say('tester-10').slice(0, 300),
-        started_at: at(-40),
-        ended_at: at(-31),
-        children: [sample.childOf({ agent_turn_id: turnId(4), agent_id: 'writer-13' })],
-      }),
-      sample.childOf({ agent_turn_id: turnId(2), agent_id: 'reviewer-11', status: 'suspended' }),
-      sample.childOf({
-        agent_turn_id: turnId(3),
-        agent_id: 'tester-12',
-        status: 'failed',
-        error: say('command_exit_1'),
-      }),
-    ],
+    children: turn.agent_turn_id === wideTurn ? manyChildren() : childrenOf(at, say),
     children_truncated: false,
-    context_box_id: null,
+    context_box_id: 'box-1',
     output_box_id: null,
-    session_id: say('review-12'),
+    // The run of a task.
+    session_id: turn.agent_turn_id === turnId(4) ? 'task-T-3' : say('review-12'),
     context_size: {
       memory: 'session',
       cards: 2,
@@ -129,7 +136,10 @@ export function detailOf(turn: Turn, at: At, say: Say): TurnDetail {
     ],
     cards_truncated: false,
     files: [
-      sample.fileOf({ path: say('/src/login.test.ts'), size: 2_048, integrity_suspect: false }),
+      sample.fileOf({
+        ...{ path: say('/src/login.test.ts'), size: 2_048, integrity_suspect: false },
+        ...{ view: 'shared', source_id: 'main', found: true },
+      }),
       sample.fileOf({ path: '/docs/report.md', found: false }),
       sample.fileOf({
         path: '/src/login.ts',
@@ -145,13 +155,13 @@ export function detailOf(turn: Turn, at: At, say: Say): TurnDetail {
     messages: [
       {
         seq: 1,
-        said_by: 'rita',
+        sender: 'rita',
         text: say('Keep the old route.'),
         urgent: false,
         created_at: at(-30),
         delivered_at: at(-29),
       },
-      { seq: 2, said_by: 'rita', text: 'Also run the linter.', urgent: false, created_at: at(-5), delivered_at: null },
+      { seq: 2, sender: 'rita', text: 'Also run the linter.', urgent: false, created_at: at(-5), delivered_at: null },
     ],
     usage: {
       steps: 3,

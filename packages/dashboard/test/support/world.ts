@@ -45,6 +45,14 @@ export interface World {
   readonly deleted: string
   /** Of every turn. Tests add to it. */
   readonly transcript: TranscriptEntry[]
+  /** What requests changed. */
+  readonly state: {
+    paused: { by: string; at: string } | null
+    /** Turns that a bulk action changed. */
+    readonly changed: Set<string>
+    /** Turns that the next bulk action cannot change. */
+    readonly failing: Set<string>
+  }
   /** The text, with an attack in a hostile world. */
   say(text: string): string
   detail(id: string): TurnDetail | undefined
@@ -62,6 +70,7 @@ export function makeWorld({ agents: size, hostile, nowMs }: WorldOptions): World
   const turns = agents.slice(0, 400).map((agent, number) => makeTurn(agent, number, at, say))
   return {
     say,
+    state: { paused: null, changed: new Set(), failing: new Set() },
     agents,
     turns,
     questions: questionsOf(at, say),
@@ -181,6 +190,8 @@ function makeTurn(agent: Agent, number: number, at: At, say: Say): Turn {
     traceparent: `00-4bf92f3577b34da6a3ce929d0e0e${String(number).padStart(4, '0')}-00f067aa0ba902b7-01`,
     source_agent_id: number === 0 ? 'planner-03' : null,
     recursion_depth: number === 0 ? 1 : 0,
+    instruction: say('# Make the login test pass\n\nOn CI, it fails.'),
+    cost_micros: number % 4 === 3 ? null : 31_000 * (number + 1),
     created_at: at(-50 - number * 20),
     started_at: at(-48 - number * 20),
     ...(head === null

@@ -57,7 +57,7 @@ type Kind =
   | 'connections cut'
   | 'all killed at once'
 
-export const kinds: readonly Kind[] = [
+const kinds: readonly Kind[] = [
   ...roles.map((role) => `${role} frozen` as const),
   ...roles.flatMap((role) => (role === 'database' || role === 'machine' ? [] : [`${role} killed` as const])),
   'connections cut',

@@ -62,10 +62,17 @@ export async function judge(evidence: Evidence): Promise<Judgement> {
 }
 
 async function wrongOutcomes(db: Database, start: Mark): Promise<string[]> {
-  const rows = await db.query<{ agent_turn_id: string; agent_id: string; outcome: string; error: string | null }>({
-    text: `select agent_turn_id, agent_id, outcome, error from state.turns
-      where project_id = $1 and agent_turn_id > $2 and ended_at is not null
-        and (outcome <> 'success' or agent_id = any ($3))`,
+  const rows = await db.query<{
+    agent_turn_id: string
+    agent_id: string
+    outcome: string
+    error: string | null
+    deliverable: string | null
+  }>({
+    text: `select t.agent_turn_id, t.agent_id, t.outcome, t.error, left(c.content::text, 300) as deliverable
+      from state.turns t left join cards.cards c on c.card_id = t.deliverable_card_id
+      where t.project_id = $1 and t.agent_turn_id > $2 and t.ended_at is not null
+        and (t.outcome <> 'success' or t.agent_id = any ($3))`,
     values: [projectId, start.turnId, Object.keys(expectations)],
   })
   return rows
@@ -74,7 +81,7 @@ async function wrongOutcomes(db: Database, start: Mark): Promise<string[]> {
       return expected === undefined || outcome === 'success' || !expected.test(error ?? '')
     })
     .map(
-      ({ agent_turn_id: turn, agent_id: agent, outcome, error }) =>
-        `turn ${turn} of ${agent} ended ${outcome}${error === null ? '' : ` (${error})`}`,
+      ({ agent_turn_id: turn, agent_id: agent, outcome, error, deliverable }) =>
+        `turn ${turn} of ${agent} ended ${outcome}${error === null ? '' : ` (${error})`}: ${deliverable ?? 'no deliverable'}`,
     )
 }

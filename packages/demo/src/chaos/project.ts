@@ -39,6 +39,9 @@ export const expectations: Readonly<Record<string, RegExp>> = {
   [functions.hog]: /^max_deaths$|memory/,
 }
 
+// In a sandbox a command can neither kill its worker nor leave processes behind.
+const outside = ['sandbox: none']
+
 /** `quick`: shorter commands, blocks and timeouts, for a round of less than a minute. */
 export function chaosFiles(quick: boolean): Readonly<Record<string, string>> {
   const demo = projectFiles({})
@@ -52,8 +55,13 @@ export function chaosFiles(quick: boolean): Readonly<Record<string, string>> {
     [`agents/${commands.leaver}.md`]: programFile(
       `cat > /dev/null; setsid sleep 900 & env -i setsid sleep 900 & sleep 1; echo left`,
       'Leaves processes that hide.',
+      outside,
     ),
-    [`agents/${commands.killer}.md`]: programFile('cat > /dev/null; kill -9 $PPID; sleep 600', 'Kills its worker.'),
+    [`agents/${commands.killer}.md`]: programFile(
+      'cat > /dev/null; kill -9 $PPID; sleep 600',
+      'Kills its worker.',
+      outside,
+    ),
     [`agents/${actors.sheetFolder}.md`]: programFile('cat > /dev/null; sleep 0.3; echo folded', 'Folds one sheet.'),
   }
 }

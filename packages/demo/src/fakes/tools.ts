@@ -16,7 +16,7 @@ export interface ToolRequest {
 }
 
 /** `undefined`: the tool never answers. */
-export type ToolResponse = { readonly status: number; readonly body: unknown } | undefined
+type ToolResponse = { readonly status: number; readonly body: unknown } | undefined
 
 export interface FakeToolsOptions {
   readonly folder: string

@@ -2,6 +2,7 @@
 import { z } from 'zod'
 import { newTask, taskChange } from '../task-input.js'
 import { taskActions, taskStatuses } from '../vocabulary.js'
+import { taskQuery } from './bulk.js'
 import {
   bodyBytes,
   eventStream,
@@ -43,6 +44,7 @@ const taskLine = z.object({
   updatedAt: z.string(),
   waitsFor: z.string().nullable().describe('null: the task is ready or done'),
   problem: z.string().nullable().describe('why the last run was not accepted; null: it was, or there is none'),
+  changedFiles: z.number().nullable().describe('how many files its last run changed; null: unknown'),
   nextStep,
 })
 export type TaskLine = z.output<typeof taskLine>
@@ -138,12 +140,17 @@ const changedFile = z.object({
 })
 export type ChangedFile = z.output<typeof changedFile>
 
-const taskChanges = z.object({
+export const taskChanges = z.object({
   runId: z.string(),
   commit: z.string().nullable().describe('the commit that was checked out when the run started; null: none'),
   files: list(changedFile),
   moreFiles: z.number().describe('how many are not listed'),
-  diff: z.string().nullable().describe('unified; with changes from before the run that were not committed'),
+  diff: z
+    .string()
+    .nullable()
+    .describe(
+      'unified, at most 100,000 characters; in the project folder with changes from before the run that were not committed',
+    ),
   isCut: z.boolean().describe('the diff was longer, or left out files'),
   note: z.string().nullable().describe('why there is no diff'),
 })
@@ -175,7 +182,7 @@ const taskDetail = task.extend({
   fields: record,
   result: z.string().nullable().describe('what the agent of the last run answered'),
   failure: taskFailure.nullable().describe('why the last run was not accepted, in parts'),
-  changes: taskChanges.nullable().describe('what a run that was not accepted, or needs a review, changed'),
+  changes: taskChanges.nullable().describe('what the last run changed'),
   moves: list(taskMove).describe('what a person can do now'),
 })
 
@@ -255,8 +262,9 @@ const boardEvent = z.object({
   actor: z.string(),
   at: z.string(),
   payload: record,
-  token: z.number().optional(),
+  token: z.number().optional().describe('the fencing token of the lock of its writer; absent in old lines'),
 })
+export type BoardEvent = z.output<typeof boardEvent>
 const position = z.object({ cursor: z.number() })
 
 /** A comment of a person on a line of a diff. */
@@ -273,6 +281,13 @@ const taskPatch = taskChange.extend({
   action: z.enum(taskActions).optional(),
   status: z.enum(['claimed', 'done', 'blocked']).optional(),
   reason: z.string().max(2_000).optional(),
+  updatedAt: z
+    .string()
+    .max(40)
+    .optional()
+    .describe(
+      '`updatedAt` of the task as the caller knows it: if it has changed since, nothing changes (`task_changed`)',
+    ),
   comments: z
     .array(lineComment)
     .max(50)
@@ -287,7 +302,12 @@ export type TaskPatch = z.output<typeof taskPatch>
 export const boardRoutes = {
   'GET /board/tasks': {
     summary: 'List tasks in dispatch order',
-    query: z.object({ status: status.optional(), done: flag, cursor: numberCursor, limit: limit(1_000, 100) }),
+    query: z.object({
+      ...taskQuery,
+      needs_person: flag.describe('true: only tasks in which a person has to act'),
+      cursor: numberCursor,
+      limit: limit(1_000, 100),
+    }),
     responses: {
       200: page('tasks', task, z.number()).extend({
         total: z.number(),

@@ -8,7 +8,9 @@ import { agentRoutes } from './agents.js'
 import { approvalRoutes } from './approvals.js'
 import { batchRoutes } from './batches.js'
 import { boardRoutes } from './board.js'
+import { bulkRoutes } from './bulk.js'
 import { cardRoutes } from './cards.js'
+import { evalRoutes } from './evals/routes.js'
 import { eventRoutes } from './events.js'
 import { healthRoutes } from './health.js'
 import { keyRoutes } from './keys.js'
@@ -20,7 +22,9 @@ import { spanRoutes } from './spans.js'
 import { toolCallRoutes } from './tool-calls.js'
 import { trailRoutes } from './trails.js'
 import { transcriptRoutes } from './transcript.js'
+import { trendRoutes } from './trends.js'
 import { turnRoutes } from './turns.js'
+export type { ChildTurn, ChildTurnRow } from './turns/relatives.js'
 import { viewRoutes } from './views.js'
 import { workerRoutes } from './workers.js'
 
@@ -33,7 +37,10 @@ export const routeGroups = {
   'Tool calls and questions': toolCallRoutes,
   Approvals: approvalRoutes,
   Batches: batchRoutes,
+  Trends: trendRoutes,
+  'Bulk actions': bulkRoutes,
   Schedules: scheduleRoutes,
+  Evaluations: evalRoutes,
   'Cards and boxes': cardRoutes,
   'Events and interventions': eventRoutes,
   'Worker API': workerRoutes,
@@ -55,7 +62,10 @@ export const routes = {
   ...toolCallRoutes,
   ...approvalRoutes,
   ...batchRoutes,
+  ...trendRoutes,
+  ...bulkRoutes,
   ...scheduleRoutes,
+  ...evalRoutes,
   ...cardRoutes,
   ...eventRoutes,
   ...workerRoutes,
@@ -75,6 +85,7 @@ export type { Approval, ApprovalGrant, ApprovalRow, GrantRow } from './approvals
 export type { Agent, AgentRow, NewAgent, ProjectRow, Worker, WorkerRow } from './agents.js'
 export type { BatchLine, BatchRow, BatchTasks } from './batches.js'
 export type {
+  BoardEvent,
   BoardTask,
   BoardTaskDetail,
   ChangedFile,
@@ -92,37 +103,50 @@ export type {
   TaskPatch,
   TaskRun,
 } from './board.js'
+export type { BulkTaskRow, BulkTurnRow } from './bulk.js'
 export type { BoxPage } from './cards.js'
 export type { Hold, HoldRow, Spending, SpendingRow } from './quotas.js'
 export { eventWebhookBody, noticeBody } from './events.js'
 export type { EventRow, EventWebhookBody, Intervention, InterventionRow, NoticeBody, ProjectEvent } from './events.js'
 export type { Component, HealthSummary } from './health.js'
 export type { AuditRow, KeyLine, KeyRow } from './keys.js'
+export { evalCheck, evalName, evalSuiteFile } from './evals/suite-file.js'
+export type { EvalCheck, EvalDefinedCase, EvalDefinition, EvalSuiteFile } from './evals/suite-file.js'
+export type {
+  EvalCaseDetail,
+  EvalCaseLine,
+  EvalCell,
+  EvalChecked,
+  EvalRun,
+  EvalRunLine,
+  EvalRunRow,
+  EvalSuite,
+  EvalVariantSummary,
+} from './evals/routes.js'
 export { scheduleFile, scheduleName } from './schedules.js'
 export type { Fire, FireRow, Schedule, ScheduleDefinition, ScheduleInput, ScheduleRow } from './schedules.js'
 export { spansMax, spanWithoutDetails } from './spans.js'
 export type { Span, SpanRow } from './spans.js'
 export type { Question, QuestionRow } from './tool-calls.js'
+export type { Trends, TrendsRow } from './trends.js'
 export type {
-  ChildTurn,
-  ChildTurnRow,
   Fallback,
   StepRow,
   Turn,
   TurnDetail,
   TurnFile,
+  TurnMessageRow,
   TurnRow,
   TurnTrail,
   WaitRow,
 } from './turns.js'
 export type { TranscriptEntry, TranscriptEntryRow } from './transcript.js'
 export { forkEdit, trailDocument, trailFormat, trailLimits, trailVersion } from './trails.js'
-export type { ForkEdit, ReplayReport, Trail, TrailCard } from './trails.js'
-export type { TurnMessage, TurnMessageRow } from './turns.js'
-export { fallbackContent, messageMaxChars } from './turns.js'
+export type { Difference, ForkEdit, ReplayReport, Trail, TrailCard } from './trails.js'
+export { fallbackContent } from './turns.js'
 export { entryFieldNames } from './views.js'
-export type { Entry, EntryField, SourceChoice, ViewChange } from './views.js'
-export type { ToolResult } from './workers.js'
+export type { Entry, EntryField, SourceChoice, SyncReport, ViewChange } from './views.js'
+export type { ToolResult, WorkerTurn } from './workers.js'
 
 export type Routes = typeof routes
 /** `METHOD /path`. */

@@ -1,5 +1,6 @@
 /** The spans of a turn: everything that took time, for a waterfall. Derived from the stored rows; nothing is written for them. */
 import { z } from 'zod'
+import { count } from '../counts.js'
 import { id, inProject, list, time, type Route, type Row } from './shapes.js'
 
 /** The most spans of one response. */
@@ -51,7 +52,7 @@ export const spanWithoutDetails = {
 export const spanRoutes = {
   'GET /projects/:project/turns/:turn/spans': {
     summary: 'Read everything in a turn that took time',
-    description: `Queue, run, steps, tool calls, waits for people and accounts, and children, by start. At most ${spansMax.toLocaleString('en')}: of more, the first ones.`,
+    description: `Queue, run, steps, tool calls, waits for people and accounts, and children, by start. At most ${count(spansMax)}: of more, the first ones.`,
     params: inProject.extend({ turn: id }),
     responses: { 200: z.object({ spans: list(span), truncated: z.boolean() }) },
   },

@@ -1,18 +1,21 @@
 /** Trails: the record of one ended turn as a document that can be replayed, forked, exported and imported. */
 import { z } from 'zod'
-import { cardTypes, messageTypes, outcomes, waitStatuses } from '../vocabulary.js'
+import { cardTypes, messageMaxChars, messageTypes, outcomes, waitStatuses } from '../vocabulary.js'
 import { bodyBytes, id, inProject, list, longText, record, text, token, type Route } from './shapes.js'
-import { messageMaxChars, startedTurn } from './turns.js'
+import { startedTurn } from './turns.js'
 
 export const trailFormat = 'bellwether-trail'
 /** The version of the document that this program writes. It reads this one and all earlier ones. */
-export const trailVersion = 1
+export const trailVersion = 2
 
 /** A larger trail is refused: it would not fit into one request. */
 export const trailLimits = { bytes: bodyBytes.large - 65_536, cards: 5_000, steps: 5_000, entries: 20_000 } as const
 
 const at = z.iso.datetime({ offset: true })
 const rows = <T extends z.ZodType>(one: T, max: number) => z.array(one).max(max)
+
+// The only id of a document that becomes part of addresses, file names and commands.
+const turnId = z.string().regex(/^[A-Za-z0-9][\w.:-]{0,199}$/, 'must be letters, digits and _ . : -')
 
 const trailCard = z.strictObject({
   card_id: id,
@@ -60,10 +63,15 @@ const trailEntry = z.strictObject({
 export const trailDocument = z
   .strictObject({
     format: z.literal(trailFormat),
-    version: z.literal(trailVersion),
+    version: z.union([z.literal(1), z.literal(trailVersion)]),
+    sha256: z
+      .string()
+      .regex(/^[0-9a-f]{64}$/, 'must be 64 characters 0-9 and a-f')
+      .optional()
+      .describe('the hash of the rest of the document as JSON with sorted keys; from version 2 on'),
     bellwether: text(100).describe('the version of the program that wrote the document'),
     turn: z.strictObject({
-      agent_turn_id: id,
+      agent_turn_id: turnId,
       project_id: token,
       agent_id: token,
       message_type: z.enum(messageTypes).extract(['turn', 'ui_action']),
@@ -100,6 +108,14 @@ const replayStep = z.object({
   result: z.enum(['same', 'differs', 'not_reached']),
 })
 
+const difference = z.object({
+  step: z.number().nullable(),
+  what: z.string(),
+  recorded: z.string(),
+  replayed: z.string(),
+})
+export type Difference = Readonly<z.output<typeof difference>>
+
 const replayReport = z.object({
   agent_turn_id: z.string(),
   result: z.enum(['exact', 'differs']),
@@ -112,10 +128,7 @@ const replayReport = z.object({
     'the steps that the trail has; a turn can be forked after each of them, and after 0',
   ),
   first_step: z.number().describe('the first step to fork from; above 0 if older steps were compacted'),
-  difference: z
-    .object({ step: z.number().nullable(), what: z.string(), recorded: z.string(), replayed: z.string() })
-    .nullable()
-    .describe('the first difference; step null: the deliverable'),
+  difference: difference.nullable().describe('the first difference; step null: the deliverable'),
   deliverable: z.object({ recorded_sha256: z.string().nullable(), replayed_sha256: z.string().nullable() }),
 })
 export type ReplayReport = z.output<typeof replayReport>
@@ -145,7 +158,7 @@ export const trailRoutes = {
   'POST /projects/:project/turns/:turn/fork': {
     summary: 'Start a new turn from a step of an ended one',
     description:
-      'The new turn has the cards of the old one up to and including step `at`, with ids of its own, and continues from there. The old turn does not change and is the parent of the new one. 400 `unknown_step` lists the steps.',
+      'The new turn has the cards of the old one up to and including step `at`, with ids of its own, and continues from there. An agent that was made for one task takes no other turn: the agent from which it was made gets the fork. The old turn does not change and is the parent of the new one. 400 `unknown_step` lists the steps.',
     params: oneTurn,
     bodyBytesMax: bodyBytes.large,
     body: z.strictObject({
@@ -157,14 +170,14 @@ export const trailRoutes = {
   'GET /projects/:project/turns/:turn/export': {
     summary: 'Export an ended turn as one document',
     description:
-      'The document has everything that the agent read and wrote, which may contain secrets that agents printed. It has no API keys, lease tokens, settings or environment variables. A trail above 8 MB is refused (`trail_too_large`).',
+      'The document has everything that the agent read and wrote, which may contain secrets that agents printed. It has no API keys, lease tokens, settings or environment variables. A trail above 8 MB is refused (`trail_too_large`). The hash shows whether a document was cut, damaged or edited later.',
     params: oneTurn,
     responses: { 200: trailDocument },
   },
   'POST /projects/:project/imports': {
     summary: 'Import a turn that was exported elsewhere',
     description:
-      'Stores the turn with its cards, steps and transcript, marked as imported. It is never run. It keeps its ids: a turn that the database has is refused (409 `turn_exists`). A document that is invalid, or newer than this server, changes nothing.',
+      'Stores the turn with its cards, steps and transcript, marked as imported. It is never run. It keeps its ids: a turn that the database has is refused (409 `turn_exists`). A document that is invalid, damaged, or newer than this server, changes nothing.',
     params: inProject,
     bodyBytesMax: bodyBytes.large,
     body: z.looseObject({ format: z.unknown(), version: z.unknown() }).describe('a document of the export'),

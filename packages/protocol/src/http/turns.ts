@@ -5,19 +5,18 @@ import {
   budgetKeys,
   deliverableKinds,
   memories,
+  messageMaxChars,
   outcomes,
-  turnStatuses,
   waitStatuses,
 } from '../vocabulary.js'
 import {
+  flag,
   bodyBytes,
   amount,
   card,
   fieldSpec,
   id,
   inProject,
-  integer,
-  limit,
   list,
   longText,
   page,
@@ -30,6 +29,9 @@ import {
   type Route,
   type Row,
 } from './shapes.js'
+import { taskChanges } from './board.js'
+import { turnFilter } from './turns/filter.js'
+import { childTurn, relatedTurn } from './turns/relatives.js'
 
 /** What one turn may spend. */
 export const turnBudget = z.strictObject({
@@ -56,7 +58,7 @@ const newTurn = z
     error: 'must have either instruction or context_box_id',
   })
 
-export const turn = z.object({
+const turn = z.object({
   agent_turn_id: z.string(),
   inbox_id: z.string(),
   project_id: z.string(),
@@ -85,7 +87,13 @@ export const turn = z.object({
   error: z.string().nullable(),
 })
 
-export type Turn = z.output<typeof turn>
+/** A row of a list. */
+const listedTurn = turn.extend({
+  cost_micros: z.number().nullable().optional().describe('with `summary`; null: none is reported'),
+  instruction: z.string().nullable().optional().describe('with `summary`: its beginning; null: it has none'),
+})
+
+export type Turn = z.output<typeof listedTurn>
 export type TurnRow = Row<z.input<typeof turn>>
 
 const step = z.object({
@@ -134,28 +142,6 @@ export const intervention = z.object({
   after: record,
   created_at: time,
 })
-
-const relative = z.object({
-  agent_turn_id: z.string(),
-  agent_id: z.string().nullable(),
-  status: z.string().nullable().describe('null: the turn is no longer stored'),
-  outcome: z.enum(outcomes).nullable(),
-})
-const childFields = relative.extend({
-  error: z.string().nullable(),
-  created_at: time.nullable(),
-  started_at: time.nullable(),
-  ended_at: time.nullable(),
-})
-export interface ChildTurn extends z.output<typeof childFields> {
-  readonly children: readonly ChildTurn[]
-}
-export interface ChildTurnRow extends z.input<typeof childFields> {
-  readonly children: readonly ChildTurnRow[]
-}
-const child: z.ZodType<ChildTurn, ChildTurnRow> = childFields
-  .extend({ children: z.lazy(() => list(child)).describe('its own children, up to five levels') })
-  .meta({ id: 'ChildTurn' }) as unknown as z.ZodType<ChildTurn, ChildTurnRow>
 
 const used = z.object({ used: z.number(), limit: z.number().nullable() })
 
@@ -216,18 +202,14 @@ export type Fallback = z.output<typeof fallback>
 /** The content of a deliverable card whose metadata has `kind: "fallback"`. */
 export const fallbackContent = z.looseObject({ text: z.string().optional(), fallback })
 
-/** The most characters of a message to a turn. */
-export const messageMaxChars = 8_000
-
 const message = z.object({
   seq: z.number(),
-  said_by: z.string(),
+  sender: z.string(),
   text: z.string(),
   urgent: z.boolean(),
   created_at: time,
   delivered_at: time.nullable().describe('null: it waits, or the turn ended before the agent got it'),
 })
-export type TurnMessage = z.output<typeof message>
 export type TurnMessageRow = Row<z.input<typeof message>>
 
 /** What the kernel reads about a turn in one query. */
@@ -246,7 +228,7 @@ const turnTrail = z.object({
   steps: list(step),
   waits: list(wait).describe('its tool calls'),
   interventions: list(intervention).describe('what watchdogs did to the turn'),
-  parent: relative.nullable().describe('the turn that enqueued it, that it continues, or that it was forked from'),
+  parent: relatedTurn.nullable().describe('the turn that enqueued it, that it continues, or that it was forked from'),
   continues: z.string().nullable().describe('the turn that it follows up'),
   forked_from: z
     .object({ agent_turn_id: z.string(), step: z.number() })
@@ -310,7 +292,7 @@ const turnDetail = turn.extend({
   context_cards: list(card).describe('the cards of its context box'),
   cards: list(card).describe('the cards that it wrote, in order: the newest 500, at most 1 MiB'),
   cards_truncated: z.boolean().describe('the boxes hold more cards'),
-  children: list(child).describe('at most 5 levels and 500 turns'),
+  children: list(childTurn).describe('at most 5 levels and 500 turns'),
   children_truncated: z.boolean(),
   messages: list(message).describe('messages to the turn, in order'),
   files: list(turnFile).describe('at most 200'),
@@ -318,6 +300,10 @@ const turnDetail = turn.extend({
 })
 
 export type TurnDetail = z.output<typeof turnDetail>
+
+const turnChanges = taskChanges
+  .omit({ runId: true })
+  .extend({ diff: z.string().nullable().describe('unified, at most 100,000 characters') })
 
 const oneTurn = inProject.extend({ turn: id })
 export const startedTurn = z.object({ agent_turn_id: z.string(), inbox_id: z.string(), status: z.string() })
@@ -336,24 +322,8 @@ export const turnRoutes = {
     summary: 'List turns, newest first',
     description: 'A page may be short, or empty, and still have a cursor: continue until the cursor is null.',
     params: inProject,
-    query: z.object({
-      status: z.enum(turnStatuses).optional(),
-      agent: token.optional(),
-      since: z.iso.datetime({ offset: true }).optional().describe('only turns that were queued at this time or later'),
-      until: z.iso.datetime({ offset: true }).optional().describe('only turns that were queued before this time'),
-      error: text(200).optional().describe('only turns whose error starts with this text'),
-      min_cost_micros: integer(1, 1_000_000_000_000).describe(
-        'only turns whose steps report at least this cost, in millionths of a dollar',
-      ),
-      text: text(200)
-        .optional()
-        .describe(
-          'only turns with these words in the instruction or the deliverable; `"…"` is a phrase, `-word` excludes a word, and the last word may be the beginning of one',
-        ),
-      cursor: text(100).optional(),
-      limit: limit(500, 50),
-    }),
-    responses: { 200: page('turns', turn, z.string()) },
+    query: turnFilter.extend({ summary: flag.describe('true: also the cost and the beginning of the instruction') }),
+    responses: { 200: page('turns', listedTurn, z.string()) },
   },
   'GET /projects/:project/turns/:turn': {
     summary: 'Read a turn with its steps, tool calls, cards and children',
@@ -361,6 +331,13 @@ export const turnRoutes = {
     params: oneTurn,
     query: z.object({ wait: secondsUpTo(waitMaxSeconds) }),
     responses: { 200: turnDetail },
+  },
+  'GET /projects/:project/turns/:turn/changes': {
+    summary: 'Read what a turn changed, as a diff',
+    description:
+      'Of an ended turn: the last run of a task as the board recorded it; of any other turn the files that a view saw change, compared with the commit that was checked out when it started. A file that changed again later has no diff.',
+    params: oneTurn,
+    responses: { 200: turnChanges },
   },
   'POST /projects/:project/turns/:turn/stop': {
     summary: 'Stop an active turn, or cancel a queued turn',

@@ -160,11 +160,12 @@ const position = z.object({ token: z.string() })
 const syncQuery = choice.extend({ wait: secondsUpTo(waitMax), scope: z.enum(['all', 'leader']).optional() })
 const barrier = z.object({
   synced: z.boolean(),
-  sensors: z.number(),
+  sensors: z.number().describe('how many sensors had to confirm'),
   passed: z.number(),
-  missing: list(z.string()),
+  missing: list(z.string()).describe('the sessions that did not confirm'),
   token: z.string(),
 })
+export type SyncReport = z.input<typeof barrier>
 
 const source = z.string().max(1_024).optional()
 const fileEvidence = z.object({

@@ -49,7 +49,7 @@ const toolResult = z.object({
 
 export type ToolResult = z.input<typeof toolResult>
 
-const workerMessage = z.object({ seq: z.number(), said_by: z.string(), text: z.string(), created_at: time })
+const workerMessage = z.object({ seq: z.number(), sender: z.string(), text: z.string(), created_at: time })
 
 const fence = z.object({
   agent_turn_id: z.string(),
@@ -103,7 +103,7 @@ const claimedTurn = fence.extend({
     })
     .nullable()
     .describe('the agent’s entry in the roster; null if it was removed'),
-  profile: z.object({ profile_id: z.string(), name: z.string(), spec: z.unknown() }).nullable(),
+  profile: z.object({ profile_id: z.string(), name: z.string(), spec: record }).nullable(),
   tools: list(
     z.object({
       tool_name: z.string(),
@@ -131,6 +131,7 @@ const claimedTurn = fence.extend({
   results: list(toolResult).describe('in the order of the calls'),
   left: budgetLeft.describe('what the turn may use; a null key is not limited; null: the turn has no budget'),
 })
+export type WorkerTurn = z.input<typeof claimedTurn>
 
 export const workerRoutes = {
   'POST /workers/:target/claim': {

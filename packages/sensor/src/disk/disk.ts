@@ -39,7 +39,7 @@ export interface Listing {
 export const isListedInFull = ({ mtime, mtimeAfter, vanished, denied }: Omit<Listing, 'createdTime'>): boolean =>
   mtime === mtimeAfter && vanished === 0 && denied === 0
 
-export interface Identity {
+interface Identity {
   readonly device: string
   readonly inode: string
 }

@@ -4,7 +4,7 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import { onAbort } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 
-export interface HttpRequest {
+interface HttpRequest {
   readonly method: 'GET' | 'POST' | 'DELETE'
   readonly url: URL
   readonly headers: Readonly<Record<string, string>>
@@ -13,7 +13,7 @@ export interface HttpRequest {
   readonly signal?: AbortSignal
 }
 
-export interface HttpResponse {
+interface HttpResponse {
   readonly status: number
   readonly body: Buffer
 }

@@ -18,7 +18,7 @@ export interface SenderOptions {
   readonly zipAboveBytes?: number
 }
 
-export interface SendOptions {
+interface SendOptions {
   readonly key: string
   readonly signal?: AbortSignal
   readonly timeoutMs?: number

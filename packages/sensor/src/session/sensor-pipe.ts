@@ -3,7 +3,7 @@
  * last response assigned, and restarts failed tasks. Once started it ends only when its signal aborts; no error of a task
  * reaches the heartbeat. Each task has its own file; `view/ingest/fusion-pipe.ts` of the server is the other end.
  */
-import { critical, defined, linkAbort } from '@bellwether/base'
+import { critical, defined, linkAbort, makeWake } from '@bellwether/base'
 import { heartbeatResponse, sessionResponse } from '@bellwether/protocol/pipe'
 import { pipeLimits, type HealthUnit, type SessionRequest } from '@bellwether/protocol'
 import { runAudit } from './audit.js'
@@ -15,7 +15,6 @@ import { failureKind, pauseMinMs, recoveryFor, SessionObsolete, shortMessage } f
 import { runSentinel } from './sentinel.js'
 import { runSnapshot } from './snapshot.js'
 import { startTask, type Progress, type Task } from './task.js'
-import { makeWake } from './wake.js'
 
 export interface SensorPipeStatus {
   readonly session: Session | undefined

@@ -28,7 +28,7 @@ export interface Progress {
   idle<T>(promise: Promise<T>): Promise<T>
 }
 
-export interface TaskHealth {
+interface TaskHealth {
   readonly name: string
   restarts: number
   consecutive: number

@@ -69,7 +69,7 @@ export async function openFixture(options: FakeServerOptions = {}): Promise<Fixt
 }
 
 /** The entries on disk: path → kind, size and mtime. */
-export function onDisk(root: string): Map<string, string> {
+function onDisk(root: string): Map<string, string> {
   const found = new Map<string, string>()
   const walk = (bytes: Buffer, path: string) => {
     for (const name of readdirSync(bytes, { encoding: 'buffer' })) {
@@ -85,7 +85,7 @@ export function onDisk(root: string): Map<string, string> {
   return found
 }
 
-export function inView(server: FakeServer): Map<string, string> {
+function inView(server: FakeServer): Map<string, string> {
   const found = new Map<string, string>()
   for (const [path, row] of server.tree) {
     if (path === '/') continue

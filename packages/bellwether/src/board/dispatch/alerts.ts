@@ -21,7 +21,7 @@ const alertKinds = [
   'turn_unknown',
   'no_worker',
 ] as const
-export type AlertKind = (typeof alertKinds)[number]
+type AlertKind = (typeof alertKinds)[number]
 
 export interface Alert {
   readonly kind: AlertKind
@@ -33,7 +33,7 @@ export interface Alert {
 }
 
 /** What is handed over for the channels. */
-export interface AlertMessage extends Alert {
+interface AlertMessage extends Alert {
   /** The task root. */
   readonly root?: string
   readonly at: string

@@ -3,8 +3,9 @@
  * depends only on the log and the kernel, so a step after a crash is an ordinary step, and several autopilots may share one
  * root. The loop around the step waits for a change of the board, the end of a turn, or the interval.
  */
+import { makeWake } from '@bellwether/base'
 import type { TaskChoice } from '@bellwether/protocol/http'
-import { loop, makeWake } from '../../ports/loop.js'
+import { loop } from '../../ports/loop.js'
 import { startRun } from './start-run.js'
 import { writeCaches, type CachePorts } from './caches.js'
 import { decideNext, explainDecision } from '../tasks/next-task.js'

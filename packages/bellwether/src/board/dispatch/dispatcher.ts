@@ -34,7 +34,7 @@ export interface DispatchPolicies extends Omit<
   }
 }
 
-export interface DispatchSettings {
+interface DispatchSettings {
   readonly firstAgent: string
   readonly maxConcurrentSpawns: number
   readonly claimLeaseMs: number
@@ -153,17 +153,19 @@ export async function agentsRegistered(
   }
 }
 
-/** The recovery chain without members that are not agents of the project (H6.6). */
+/** Recovery without agents that are not agents of the project (H6.6): members of the chain, and the one that failed. */
 export async function withExistingAgents(
   dispatcher: Dispatcher,
   policies: DispatchPolicies,
+  failed: string | null,
 ): Promise<DispatchPolicies> {
   const { recovery } = policies
-  const chain = recovery.recoveryChain.filter((name) => name !== human)
-  const missing = await findMissing(dispatcher, policies, chain)
+  const names = [...recovery.recoveryChain, ...(failed === null ? [] : [failed])].filter((name) => name !== human)
+  const missing = await findMissing(dispatcher, policies, [...new Set(names)])
   if (missing.size === 0) return policies
   const recoveryChain = recovery.recoveryChain.filter((name) => !missing.has(name))
-  return { ...policies, recovery: { ...recovery, recoveryChain } }
+  const sameAgentFirst = recovery.sameAgentFirst && !(failed !== null && missing.has(failed))
+  return { ...policies, recovery: { ...recovery, recoveryChain, sameAgentFirst } }
 }
 
 const watched = ['unknown', 'active', 'stopping', 'evidence', 'merge'] as const

@@ -3,9 +3,9 @@
  * each commit that may become the base, the result. So a process that is killed anywhere leaves a task that the next one finishes, and a change is
  * on its base exactly once.
  */
-import { errorMessage } from '@bellwether/base'
+import { defined, errorMessage, makeWake } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
-import { loop, makeWake } from '../../ports/loop.js'
+import { loop } from '../../ports/loop.js'
 import type { Worktrees } from '../../ports/git/worktrees.js'
 import { commandsFor, howFailed, labelOf } from '../policies/acceptance.js'
 import { recoverSame, recoveryCleared, recoveryOf, recoveryPayload } from '../policies/recovery.js'
@@ -107,9 +107,10 @@ async function bringOntoBase(
 ): Promise<'merged' | 'later' | MergeStop> {
   const { base } = accepted
   let merging = accepted
-  const merged = async (commit: string) => {
+  /** `from`: where the base was before, if this process moved it. */
+  const merged = async (commit: string, from?: string) => {
     const lines = await writeMerging(dispatcher, task.taskId, merging, (now) =>
-      mergedDraft(now, merging, commit, dispatcher),
+      mergedDraft(now, merging, { commit, ...defined({ from }) }, dispatcher),
     )
     return lines ? ('merged' as const) : ('later' as const)
   }
@@ -137,7 +138,7 @@ async function bringOntoBase(
     if (!isNoted) return 'later'
     merging = next
     const published = await worktrees.publish(task, found)
-    if (published.is === 'published') return merged(found.commit)
+    if (published.is === 'published') return merged(found.commit, found.base)
     if (published.is === 'dirty') {
       const files = published.files.slice(0, filesShown).join(', ')
       const detail = `${published.folder} has uncommitted changes that the merge would overwrite: ${files}. Commit or remove them, then run bellwether task merge ${task.taskId}.`
@@ -174,9 +175,13 @@ async function writeMerging(
   return lines.length > 0
 }
 
-function mergedDraft(task: Task, merging: Merging, commit: string, { actor }: Dispatcher): Draft {
-  const { base, branch } = merging
-  const merged = { commit, base, branch, commits: [...new Set([merging.commit, ...merging.candidates, commit])] }
+function mergedDraft(
+  task: Task,
+  { commit: accepted, base, branch, candidates }: Merging,
+  result: { readonly commit: string; readonly from?: string },
+  { actor }: Dispatcher,
+): Draft {
+  const merged = { ...result, base, branch, commits: [...new Set([accepted, ...candidates, result.commit])] }
   const payload = { merging: null, merged, reasonCode: null, ...recoveryCleared }
   return { taskId: task.taskId, type: 'task_done', actor, payload }
 }

@@ -9,7 +9,7 @@ import { type AcceptancePolicy } from '../policies/acceptance-policy.js'
 import { commandText, commandsFor, requirementsFor, roleOf } from '../policies/acceptance.js'
 import type { Task } from '../log/task.js'
 
-// A tenth of a small model's context window; longer instructions belong into a file that the task names.
+// A tenth of a small model's context window; longer instructions belong in a file that the task names.
 const promptMax = 32_000
 const reasonMax = 2_000
 // Part of the turn's payload, which has 64 KiB.

@@ -21,9 +21,9 @@ import {
   unfreeze,
   type OperatorPorts,
 } from '../tasks/operator-commands.js'
-import type { TaskEvent } from '../log/task.js'
+import type { Board, TaskEvent } from '../log/task.js'
 import type { RecoveryPolicy } from '../policies/recovery.js'
-import { rejected } from '../tasks/find-task.js'
+import { mustBeUnchanged, rejected, taskIn } from '../tasks/find-task.js'
 import { keepBranch, mergeTask, sendBack } from '../tasks/merge-commands.js'
 import { mergeQueued } from './merge.js'
 import { releaseWorktree } from './workspace.js'
@@ -33,7 +33,7 @@ import { stopAborted } from './reconcile.js'
 import { worktreeOf } from '../tasks/task-fields.js'
 import { taskView, type TaskView } from '../tasks/task-view.js'
 
-export interface MovePorts extends OperatorPorts {
+interface MovePorts extends OperatorPorts {
   readonly recovery: () => Promise<RecoveryPolicy>
 }
 
@@ -64,11 +64,22 @@ async function view(dispatcher: Dispatcher, taskId: string): Promise<TaskView> {
   return taskView(dispatcher.board.state, taskId, dispatcher.clock.wallMs(), rules)
 }
 
-const portsOf = (dispatcher: Dispatcher): MovePorts => ({
+export const portsOf = (dispatcher: Dispatcher): MovePorts => ({
   board: dispatcher.board,
   nowMs: () => dispatcher.clock.wallMs(),
   recovery: async () => (await dispatcher.policies()).recovery,
 })
+
+/** The ports of a command that is refused if the task has changed since a time. */
+function unchangedSince(dispatcher: Dispatcher, taskId: string, since: string | undefined): MovePorts {
+  const { board, ...ports } = portsOf(dispatcher)
+  const write: Board['write'] = (decide) =>
+    board.write((state) => {
+      mustBeUnchanged(taskIn(state, taskId), since)
+      return decide(state)
+    })
+  return { ...ports, board: since === undefined ? board : { write } }
+}
 
 /** POST /board/tasks */
 export async function createRequest(dispatcher: Dispatcher, task: NewTask, by: string): Promise<TaskView> {
@@ -80,7 +91,7 @@ export async function createRequest(dispatcher: Dispatcher, task: NewTask, by: s
 export async function patchRequest(
   dispatcher: Dispatcher,
   taskId: string,
-  { action, status, reason, comments, files, unchecked, freshBudget, ...fields }: TaskPatch,
+  { action, status, reason, comments, files, unchecked, freshBudget, updatedAt, ...fields }: TaskPatch,
   by: string,
 ): Promise<TaskView> {
   const selected = action ?? (status === undefined ? undefined : statusActions[status])
@@ -90,16 +101,17 @@ export async function patchRequest(
   }
   if (comments !== undefined && selected !== 'retry' && selected !== 'send_back')
     throw rejected('Comments belong to the action retry or send_back.', 'comments_without_next_run')
+  const ports = unchangedSince(dispatcher, taskId, updatedAt)
   if (selected === undefined) {
     if (fields.checks !== undefined) mustKnowChecks((await dispatcher.policies()).acceptance, fields.checks)
-    await changeTask(portsOf(dispatcher), taskId, fields, by)
+    await changeTask(ports, taskId, fields, by)
     return view(dispatcher, taskId)
   }
-  const ports = portsOf(dispatcher)
   const input = { by, ...defined({ reason }) }
-  if (selected === 'done')
+  if (selected === 'done') {
+    mustBeUnchanged(taskIn(await dispatcher.board.sync(), taskId), updatedAt)
     await finishChecked(dispatcher, taskId, { by, ...defined({ files, note: reason, unchecked }) })
-  else if (selected === 'retry') {
+  } else if (selected === 'retry') {
     const retry = { ...input, comments, ...defined({ agent, freshBudget }) }
     await retryTask({ ...ports, firstAgent: dispatcher.settings.firstAgent }, taskId, retry)
   } else await taskMoves[selected](ports, taskId, { ...input, ...defined({ comments }) })

@@ -15,13 +15,12 @@ import {
   type DispatchPolicies,
 } from './dispatcher.js'
 import { abortOf, iso, openRun, worktreeOf } from '../tasks/task-fields.js'
-import type { TaskChanges } from '@bellwether/protocol/http'
 import { collectChanges } from './evidence/collect-changes.js'
 import { collectEvidence, type WorktreeWork } from './evidence/collect-evidence.js'
-import { mergingPayload, readWork } from './evidence/worktree-work.js'
+import { mergingPayload, readWork, worktreeChanges, type RunChanges } from './evidence/worktree-work.js'
 import { releaseWorktree } from './workspace.js'
 import { feedbackCleared } from '../tasks/feedback.js'
-import { failureCleared, recordedFailure } from '../tasks/last-failure.js'
+import { failureCleared, recordedChanges, recordedFailure } from '../tasks/last-failure.js'
 import { closedAlert } from '../tasks/person-alerts.js'
 import { handoffEntry } from '../tasks/reminders.js'
 import { parseObject } from '../policies/inside.js'
@@ -30,6 +29,7 @@ import { eligibleChain } from '../policies/eligible.js'
 import {
   budgetPayload,
   budgetsOf,
+  counted,
   degradeEffects,
   policyKeys,
   recordAndCheckBudget,
@@ -42,10 +42,16 @@ import { recoveryFields, spawnReport, type Ended, type SpawnReport } from './rep
 import type { BoardState, Draft, Run, Task, TaskEvent } from '../log/task.js'
 
 /** The result of the run before budget and recovery are applied. */
-export type Verdict =
+type Verdict =
   | { readonly is: 'done'; readonly evidence: EvidenceRecord; readonly work?: WorktreeWork }
   /** The recovery chain decides who retries. */
-  | { readonly is: 'failed'; readonly reasonCode: string; readonly detail: string; readonly problems?: Problems }
+  | {
+      readonly is: 'failed'
+      readonly reasonCode: string
+      readonly detail: string
+      readonly problems?: Problems
+      readonly work?: WorktreeWork
+    }
   /** No agent can help: it needs a person. */
   | { readonly is: 'person'; readonly reasonCode: string; readonly detail: string }
 
@@ -57,8 +63,8 @@ export interface Closing extends Usage {
   readonly agentLimits?: readonly BudgetKey[]
   readonly deliverable?: Readonly<Record<string, unknown>> | null
   readonly verdict: Verdict
-  /** What the run changed, for a person who decides about it. */
-  readonly changes?: TaskChanges | null
+  /** What the run changed. */
+  readonly changed?: RunChanges
 }
 
 export type Settled =
@@ -89,11 +95,13 @@ export async function settle(
     if (task === undefined || openRun(task)?.runId !== run.runId) return { result: 'already_closed' }
     const verdict = await decideVerdict(dispatcher, policies, task, run.runId, ended)
     if ('waiting' in verdict) return { result: 'waiting', why: verdict.waiting }
-    // In a worktree, git lists the changes of an accepted run (worktree-work.ts).
-    const isJudged = worktreeOf(task) === null && (verdict.is !== 'done' || needsReview(task))
-    const { files } = claimsOf(ended.deliverable, dispatcher.board.root)
-    const changes = isJudged ? await collectChanges(dispatcher, policies, task, run.runId, files) : null
-    return closeRun(dispatcher, policies, run, { ...ended, verdict, changes })
+    const work = 'work' in verdict ? verdict.work : undefined
+    const { files } = claimsOf(ended.deliverable, work?.root ?? dispatcher.board.root)
+    const changed =
+      worktreeOf(task) === null
+        ? { changes: await collectChanges(dispatcher, policies, task, run.runId, files) }
+        : worktreeChanges(run.runId, work, files)
+    return closeRun(dispatcher, policies, run, { ...ended, verdict, changed })
   })
   return settled ?? { result: 'already_closed' }
 }
@@ -128,7 +136,8 @@ async function decideVerdict(
   const acceptance = accept(policies.acceptance, task, ended.deliverable, findings)
   if (acceptance.verdict === 'done') return { is: 'done', evidence: acceptance.evidence, ...(work && { work }) }
   const problems = 'problems' in acceptance ? { problems: acceptance.problems } : {}
-  return { is: 'failed', reasonCode: 'incomplete_output', detail: acceptance.reasons.join('; '), ...problems }
+  const reasons = acceptance.reasons.join('; ')
+  return { is: 'failed', reasonCode: 'incomplete_output', detail: reasons, ...problems, ...(work && { work }) }
 }
 
 /** Waits for evidence that cannot be read now; after the time that the policy allows, a person decides. */
@@ -149,7 +158,8 @@ export async function closeRun(
   run: RunName,
   closing: Closing,
 ): Promise<Settled> {
-  const usable = closing.verdict.is === 'failed' ? await withExistingAgents(dispatcher, policies) : policies
+  const failed = dispatcher.board.state.tasks.get(run.taskId)?.assignee ?? null
+  const usable = closing.verdict.is === 'failed' ? await withExistingAgents(dispatcher, policies, failed) : policies
   const write = (end: Closing) =>
     dispatcher.board.write((state) =>
       closingDrafts(state, usable, run, end, dispatcher.clock.wallMs(), dispatcher.actor),
@@ -213,8 +223,8 @@ function closingDrafts(
   const run = task === undefined ? null : openRun(task)
   if (task === undefined || run?.runId !== runId) return []
   const { outcome, verdict } = closing
-  const [tokenUsage, elapsedMs] = [usageCount(closing.tokenUsage), usageCount(closing.elapsedMs)]
-  const costMicros = usageCount(closing.costMicros ?? 0)
+  const [tokenUsage, elapsedMs] = [counted(closing.tokenUsage), counted(closing.elapsedMs)]
+  const costMicros = counted(closing.costMicros ?? 0)
   const isStopped = verdict.is === 'failed' && verdict.reasonCode === budgetExceeded
   const stoppedBy = isStopped ? policyKeys(closing.exceededKeys ?? []) : undefined
   const agentLimits = policyKeys(closing.agentLimits ?? [])
@@ -277,11 +287,7 @@ function closingDrafts(
   }
   if (verdict.is === 'done') {
     const spawn = spawnReport(about, { metrics, attempt: task.runs.length })
-    const merging = mergingPayload(
-      task,
-      verdict.work,
-      verdict.evidence.files.map(({ path }) => path),
-    )
+    const merging = mergingPayload(task, verdict.work)
     const type = needsReview(task) || 'merging' in merging ? 'task_review' : 'task_done'
     return [
       {
@@ -317,12 +323,14 @@ function closingDrafts(
 }
 
 /** What failed and what changed, for people and for the next run; cleared when it no longer holds. */
-function recordedReasons(task: Task, runId: string, { verdict, changes = null }: Closing) {
+function recordedReasons(task: Task, runId: string, { verdict, changed = { changes: null } }: Closing) {
+  const { changes, ...more } = changed
   const problems = verdict.is === 'failed' ? verdict.problems : undefined
   return {
     ...failureCleared(task),
     ...(problems === undefined ? {} : { failure: recordedFailure(runId, problems) }),
-    ...(changes === null ? {} : { changes }),
+    ...recordedChanges(task, changes),
+    ...more,
   }
 }
 
@@ -383,6 +391,3 @@ function boundedEvidence(evidence: EvidenceRecord): Readonly<Record<string, unkn
   const more = files.length - evidenceFilesMax
   return { files: files.slice(0, evidenceFilesMax), commands, fields, ...(more > 0 ? { moreFiles: more } : {}) }
 }
-
-/** An executor may report anything as usage. */
-const usageCount = (value: number): number => (Number.isFinite(value) ? Math.max(0, Math.ceil(value)) : 0)

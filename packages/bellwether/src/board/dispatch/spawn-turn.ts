@@ -3,7 +3,7 @@
  * turn. A process that was stopped for too long after the line leaves it to the reconciler. A turn whose run was closed
  * before it started is stopped. start-run.ts and respawn.ts decide when to spawn.
  */
-import { errorMessage } from '@bellwether/base'
+import { defined, errorMessage } from '@bellwether/base'
 import { degradeActionsIn, Terminal, type DegradeAction } from '@bellwether/protocol'
 import { retryCall } from '../../ports/retry.js'
 import { forgetRun, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
@@ -103,7 +103,7 @@ export async function spawnTurn(
     purse: purseOf(policies.budget, task, agent),
     degrade: degradeOfRun(policies, task, agent),
     degradePolicy: limitsFor(policies.budget, agent).degradePolicy,
-    ...(resumePrompt === undefined ? {} : { resumePrompt }),
+    ...defined({ resumePrompt }),
     ...(worktree === null ? {} : { worktree: { top: worktree.top, root: worktree.root } }),
   }
   const call = { kind: 'command_routing', name: `spawning the turn of ${taskId}` } as const

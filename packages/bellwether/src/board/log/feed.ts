@@ -9,7 +9,7 @@ import { Reader } from './fold/replay.js'
 import { scanLines } from './lines/scan.js'
 import type { TaskEvent } from './task.js'
 
-export interface Page {
+interface Page {
   readonly events: readonly TaskEvent[]
   readonly cursor: number
   /** The cursor does not belong to this log: the page begins at its start. */

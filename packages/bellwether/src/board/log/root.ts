@@ -42,8 +42,12 @@ export async function findRoot(
   }
   const state = join(real, 'state')
   const locks = join(state, 'locks')
-  if (mode === 'create') await explainDisk(locks, () => disk.makeFolder(locks))
+  // Before and after: a link in place of `state` must not make the board create a folder elsewhere.
   for (const folder of [state, locks]) await within(folder, real, disk)
+  if (mode === 'create') {
+    await explainDisk(locks, () => disk.makeFolder(locks))
+    for (const folder of [state, locks]) await within(folder, real, disk)
+  }
   return { path: real, state, locks, log: join(state, 'tasks.jsonl'), snapshot: join(state, 'tasks.snapshot.json') }
 }
 
@@ -95,6 +99,9 @@ export async function explainDisk<T>(path: string, work: () => Promise<T>): Prom
   }
 }
 
+/** The state folder around a file of it. */
+const stateOf = (path: string) => path.replace(/(\/state)\/.*$/, '$1')
+
 function diskError(path: string, error: unknown): unknown {
   const cause = { cause: error }
   switch (errorCode(error)) {
@@ -104,7 +111,7 @@ function diskError(path: string, error: unknown): unknown {
       return new Terminal(`Cannot read or write ${path}: permission denied.`, {
         ...cause,
         code: 'permission_denied',
-        hint: 'Check the owner and mode of the file and of its folders.',
+        hint: `If it was created through sudo: sudo chown -R "$(id -un)" ${stateOf(path)}. Otherwise check the owner and mode of the file and of its folders.`,
       })
     case 'ENOSPC':
     case 'EDQUOT':

@@ -3,7 +3,7 @@
  * event's type decides the status it leads to, except for a second claim by the reference implementation (reduce.ts).
  */
 import type { TaskStatus } from '@bellwether/protocol'
-import type { TaskLine, TaskRun } from '@bellwether/protocol/http'
+import type { BoardEvent, TaskLine, TaskRun } from '@bellwether/protocol/http'
 
 export { taskStatuses, type TaskStatus } from '@bellwether/protocol'
 
@@ -64,15 +64,8 @@ export const transitions: Readonly<Record<TaskStatus, readonly TaskStatus[]>> = 
 }
 
 /** One line of state/tasks.jsonl. `token` is the fencing token of the writer's lock; lines of old roots have none. */
-export interface TaskEvent {
-  readonly eventId: string
-  readonly taskId: string
+export interface TaskEvent extends Readonly<BoardEvent> {
   readonly type: EventType
-  readonly messageType: string
-  readonly actor: string
-  readonly at: string
-  readonly payload: Readonly<Record<string, unknown>>
-  readonly token?: number
 }
 
 /** An event before the log adds id, tag, time and token. If the writer sets an id, it is the idempotency key. */
@@ -96,7 +89,7 @@ export interface TaskDamage {
   readonly kind: string
 }
 
-export interface Task extends Readonly<Omit<TaskLine, 'waitsFor' | 'problem' | 'nextStep'>> {
+export interface Task extends Readonly<Omit<TaskLine, 'waitsFor' | 'problem' | 'changedFiles' | 'nextStep'>> {
   /** The newest runs, at most `runsMax` (reduce.ts); the log has the older ones. */
   readonly runs: readonly Run[]
   /** All other keys that payloads set on the task: instruction, role, evidence, verify, approval, frozen, … */

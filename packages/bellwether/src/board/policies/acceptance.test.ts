@@ -1,3 +1,4 @@
+import { defined } from '@bellwether/base'
 import { describe, expect, it } from 'vitest'
 import type { CommandResult } from '../../ports/processes/run-command.js'
 import type { FileEvidence } from '../ports.js'
@@ -22,7 +23,7 @@ function judge(
     claims: claimsOf(deliverable, root),
     files,
     commands,
-    ...(given.waitedMs === undefined ? {} : { waitedMs: given.waitedMs }),
+    ...defined({ waitedMs: given.waitedMs }),
   })
 }
 

@@ -321,6 +321,8 @@ function unmetRequirements(required: Requirements, { files, commands, fields }: 
     reasons.push(`${plural(required.minCommands, 'passing verify command')} required, ${commands.length} passed`)
   const pieces = files.length + commands.length + (required.fieldsCount ? fields.length : 0)
   if (pieces < required.minEvidence)
-    reasons.push(`done without evidence: ${plural(required.minEvidence, 'piece')} required, ${pieces} found`)
+    reasons.push(
+      `done without evidence: ${plural(required.minEvidence, 'written file or passing check', 'written files or passing checks')} required, ${pieces} found`,
+    )
   return reasons
 }

@@ -115,25 +115,23 @@ const entryShape = object({
 })
 export type BudgetEntry = Readonly<ValueOf<typeof entryShape>>
 
-/** For an entry of which only the total is known. */
-export const noKinds = {
-  inputTokens: 0,
-  outputTokens: 0,
-  cacheReadTokens: 0,
-  cacheWriteTokens: 0,
-  costMicros: 0,
-} as const
-
 const kinds = ['inputTokens', 'outputTokens', 'cacheReadTokens', 'cacheWriteTokens', 'costMicros'] as const
+type Kind = (typeof kinds)[number]
+
+const perKind = (amountOf: (kind: Kind) => number) =>
+  Object.fromEntries(kinds.map((kind) => [kind, amountOf(kind)])) as Readonly<Record<Kind, number>>
+
+/** For an entry of which only the total is known. */
+export const noKinds = perKind(() => 0)
 
 /** The usage of one execution. The kinds are absent if only a total is known. */
-export interface Usage extends Partial<Readonly<Record<(typeof kinds)[number], number>>> {
+export interface Usage extends Partial<Readonly<Record<Kind, number>>> {
   /** Fresh tokens. */
   readonly tokenUsage: number
   readonly elapsedMs: number
 }
 
-export interface Remaining {
+interface Remaining {
   /** Null: no limit. Never negative. */
   readonly tokens: number | null
   readonly costMicros: number | null
@@ -173,19 +171,16 @@ function limitKey(policy: BudgetPolicy, agent: string, key: ExceededKey): string
 }
 
 /** A finite, whole, non-negative count: an executor may report anything. */
-function counted(value: number): number {
+export function counted(value: number): number {
   return Number.isFinite(value) ? Math.min(Math.max(0, Math.ceil(value)), Number.MAX_SAFE_INTEGER) : 0
 }
 const added = (left: number, right: number) => Math.min(counted(left) + counted(right), Number.MAX_SAFE_INTEGER)
-
-type Kind = (typeof kinds)[number]
 
 /** What all agents together have used of a task. */
 export function usedByTask(entries: BudgetEntries) {
   const sum = (key: Kind | 'tokenUsage' | 'elapsedMs') =>
     [...entries.values()].reduce((total, entry) => added(total, entry[key]), 0)
-  const byKind = Object.fromEntries(kinds.map((kind) => [kind, sum(kind)])) as Readonly<Record<Kind, number>>
-  return { tokens: sum('tokenUsage'), ...byKind, wallTimeMs: sum('elapsedMs') }
+  return { tokens: sum('tokenUsage'), ...perKind(sum), wallTimeMs: sum('elapsedMs') }
 }
 
 /** The limits in the units of the kernel. */
@@ -299,14 +294,11 @@ export function recordAndCheckBudget(
 ): { readonly verdict: BudgetVerdict; readonly entry: BudgetEntry } {
   const agent = agentKey(run.agent)
   const entry = entries.get(agent)
-  const byKind = Object.fromEntries(kinds.map((kind) => [kind, added(entry?.[kind] ?? 0, run[kind] ?? 0)])) as {
-    readonly [kind in (typeof kinds)[number]]: number
-  }
   const grown: BudgetEntry = {
     taskId: run.taskId,
     agent,
     tokenUsage: added(entry?.tokenUsage ?? 0, run.tokenUsage),
-    ...byKind,
+    ...perKind((kind) => added(entry?.[kind] ?? 0, run[kind] ?? 0)),
     elapsedMs: added(entry?.elapsedMs ?? 0, run.elapsedMs),
     retryCount: added(entry?.retryCount ?? 0, 1),
     exceededCount: counted(entry?.exceededCount ?? 0),

@@ -17,7 +17,7 @@ export type InsideBytes = { readonly found: 'bytes'; readonly bytes: Buffer; rea
 export type InsideText = { readonly found: 'text'; readonly text: string } | NotRead
 
 // A policy or a list of lessons has a few kilobytes; a larger file is something else.
-export const fileMaxBytes = 1_048_576
+const fileMaxBytes = 1_048_576
 const chunkBytes = 65_536
 
 /** Whether a path relative to a root leads out of it. */

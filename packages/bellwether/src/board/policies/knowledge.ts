@@ -2,6 +2,7 @@
  * Formats hints from earlier runs for the prompt, and adds the lesson of a failed run. Pure. Hints are few and short and
  * cannot leave their section, whatever they contain; the number of stored lessons is bounded. knowledge-files.ts does the I/O.
  */
+import { shortened } from '@bellwether/protocol'
 import type { KnowledgeOutcome } from '@bellwether/protocol/http'
 import { flag, list, partial, strictObject, text, type ValueOf } from '../../settings/shape.js'
 import { bounds, type PolicyFile } from './shape.js'
@@ -41,7 +42,7 @@ export const knowledgeFile: PolicyFile<KnowledgePolicy> = {
 }
 
 const categories = ['lessons', 'mistakes', 'patterns'] as const
-export type Category = (typeof categories)[number]
+type Category = (typeof categories)[number]
 
 export interface Hint {
   readonly category: Category
@@ -63,7 +64,7 @@ export function plain(text: string, max = hintMax): string {
     .replaceAll('>', '›')
     .replaceAll('`', 'ˋ')
     .trim()
-  return line.length > max ? `${line.slice(0, max - 1).toWellFormed()}…` : line
+  return shortened(line, max)
 }
 
 const texts = (value: unknown): string[] =>

@@ -52,7 +52,12 @@ export function defaultPolicyFiles(
   checks: AcceptancePolicy['checks'],
 ): readonly (readonly [path: string, text: string])[] {
   const more = 'docs/guides/policies.md explains every key. A key that you remove keeps its default.'
-  const own: Readonly<Record<string, object>> = { [recoveryFile.path]: recovery, [acceptanceFile.path]: { checks } }
+  // The role of the reference that is built in, too, means nothing in a new project.
+  const roles = { [human]: acceptanceFile.defaults.roles[human] }
+  const own: Readonly<Record<string, object>> = {
+    [recoveryFile.path]: recovery,
+    [acceptanceFile.path]: { roles, checks },
+  }
   return files.map(({ path, about, defaults }) => {
     const policy = { ...defaults, ...own[path] }
     return [path, `${JSON.stringify({ [commentKey]: [about, more], ...policy }, undefined, 2)}\n`]

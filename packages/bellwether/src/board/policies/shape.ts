@@ -2,6 +2,7 @@
  * Building blocks for the schemas of policy files, and error messages for values that do not match: file, key, what was
  * expected, and the nearest valid key. Pure. load.ts reads the files.
  */
+import { shortened } from '@bellwether/protocol'
 import { nearest } from '../../settings/nearest.js'
 import { integer, mapped, number, record, text, type Issue, type Shape } from '../../settings/shape.js'
 
@@ -49,7 +50,7 @@ const namesMax = 1_000
 export const nameMap = <T>(value: Shape<T>): Shape<Record<string, T>> => record(value, namesMax, nameOf)
 
 const dotted = (path: readonly string[]) => path.join('.')
-const shown = (key: string) => (key.length > 80 ? `${key.slice(0, 80)}…` : key)
+const shown = (key: string) => shortened(key, 80)
 
 /** The valid key most similar to `path`, with the names of the file. */
 function nearestKey({ keys }: Shape<unknown>, path: readonly string[]): string | undefined {

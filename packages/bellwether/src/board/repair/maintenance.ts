@@ -27,7 +27,7 @@ export interface MaintenanceOptions {
   readonly removeWorktrees: () => Promise<number>
 }
 
-export interface MaintenanceStep {
+interface MaintenanceStep {
   /** The jobs that were due. */
   readonly ran: readonly MaintenanceJob[]
   readonly staleLocks?: number
@@ -36,7 +36,7 @@ export interface MaintenanceStep {
   readonly removedWorktrees?: number
 }
 
-export type MaintenanceJob = 'locks' | 'snapshot' | 'retention' | 'worktrees'
+type MaintenanceJob = 'locks' | 'snapshot' | 'retention' | 'worktrees'
 
 export interface Maintenance {
   step(): Promise<MaintenanceStep>

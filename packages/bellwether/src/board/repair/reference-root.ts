@@ -6,7 +6,7 @@
 import { isObject, objectOf, type JsonObject } from '@bellwether/base'
 import { z } from 'zod'
 import { human } from '../policies/recovery.js'
-import { draftsAlongPath, statusPath } from '../tasks/status-path.js'
+import { draftsTo } from '../tasks/status-path.js'
 import { taskStatuses, type BoardState, type Draft, type Task } from '../log/task.js'
 
 export const importActor = 'import'
@@ -52,14 +52,14 @@ export function takeTask(state: BoardState, taskId: string, theirs: JsonObject):
   const have = task?.status ?? 'pending'
   if (wanted !== undefined && wanted !== have) {
     const isNewer = task === undefined || timeOf(theirs['updatedAt']) >= timeOf(task.updatedAt)
-    const path = isNewer ? statusPath(have, wanted) : null
-    if (path === null) notTaken.push(`${taskId}: status "${wanted}" of the snapshot; the log says "${have}"`)
+    const reason = text(theirs['blockedReason'])
+    const owner = text(theirs['owner'])
+    const moved = { ...(reason === null ? {} : { reason }), ...(owner === null ? {} : { owner }) }
+    const moves = isNewer ? draftsTo({ taskId, status: have }, wanted, importActor, moved) : null
+    if (moves === null) notTaken.push(`${taskId}: status "${wanted}" of the snapshot; the log says "${have}"`)
     else {
       count('statuses')
-      const reason = text(theirs['blockedReason'])
-      const owner = text(theirs['owner'])
-      const moved = { ...(reason === null ? {} : { reason }), ...(owner === null ? {} : { owner }) }
-      drafts.push(...draftsAlongPath(path, { taskId, actor: importActor, payload: moved }))
+      drafts.push(...moves)
     }
   }
   return { drafts, counts, notTaken }

@@ -14,7 +14,7 @@ const feedbackShape = object({
   reason: optional(text()),
   comments: list(object({ path: text(), line: nullable(integer(1)), quote: text(), text: text() }), 0, 1_000),
 })
-export type Feedback = ValueOf<typeof feedbackShape>
+type Feedback = ValueOf<typeof feedbackShape>
 
 export interface FeedbackInput {
   readonly reason?: string | undefined
@@ -27,7 +27,7 @@ export function feedbackPayload(by: string, { reason, comments = [] }: FeedbackI
   return { feedback: { by, at: iso(nowMs), ...defined({ reason }), comments } }
 }
 
-export function feedbackOf({ fields: { feedback } }: Pick<Task, 'fields'>): Feedback | null {
+function feedbackOf({ fields: { feedback } }: Pick<Task, 'fields'>): Feedback | null {
   return feedback === undefined || feedback === null ? null : (valid(feedbackShape, feedback) ?? null)
 }
 

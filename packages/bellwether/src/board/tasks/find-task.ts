@@ -7,6 +7,15 @@ export function rejected(message: string, code: string, hint?: string): InvalidI
   return new InvalidInput(message, { code, ...defined({ hint }) })
 }
 
+export function mustNotBeDone({ taskId, status }: Task): void {
+  if (status === 'done') throw rejected(`Task "${taskId}" is done, which is final.`, 'already_done')
+}
+
+export function mustBeUnchanged(task: Task, since: string | undefined): void {
+  if (since !== undefined && task.updatedAt !== since)
+    throw rejected(`Task "${task.taskId}" has changed since.`, 'task_changed', 'Read it again, and repeat the change.')
+}
+
 export function taskIn(state: BoardState, taskId: string): Task {
   const task = state.tasks.get(taskId)
   if (task === undefined)

@@ -3,7 +3,7 @@
  * bounded. Fields of other programs and older versions read as nothing. Pure.
  */
 import { isObject } from '@bellwether/base'
-import { reasonInWords } from '@bellwether/protocol'
+import { reasonInWords, shortened } from '@bellwether/protocol'
 import type { FailedCheck, TaskChanges, TaskFailure } from '@bellwether/protocol/http'
 import { flag, integer, list, nullable, number, object, oneOf, text, valid, withDefault } from '../../settings/shape.js'
 import type { Problems } from '../policies/acceptance.js'
@@ -50,11 +50,14 @@ export function recordedFailure(runId: string, { files, checks }: Problems) {
   }
 }
 
-/** The payload that removes what was recorded: the task is done. */
-export const failureCleared = ({ fields }: Pick<Task, 'fields'>) => ({
-  ...((fields['failure'] ?? null) === null ? {} : { failure: null }),
-  ...((fields['changes'] ?? null) === null ? {} : { changes: null }),
-})
+/** The payload that removes what was recorded about a result that was not accepted. */
+export const failureCleared = ({ fields }: Pick<Task, 'fields'>) =>
+  (fields['failure'] ?? null) === null ? {} : { failure: null }
+
+/** The payload that records what the last run changed; null: nothing is known. */
+export function recordedChanges({ fields }: Pick<Task, 'fields'>, changes: TaskChanges | null) {
+  return changes === null && (fields['changes'] ?? null) === null ? {} : { changes }
+}
 
 const lineMaxChars = 200
 // oxlint-disable-next-line no-control-regex
@@ -101,6 +104,13 @@ export function failureOf({ status, fields }: Pick<Task, 'status' | 'fields'>): 
   }
 }
 
+/** Null: unknown. For lists: it checks no more than it counts. */
+export function changedFilesOf({ fields: { changes } }: Pick<Task, 'fields'>): number | null {
+  if (!isObject(changes)) return null
+  const { files, moreFiles } = changes
+  return Array.isArray(files) ? files.length + (typeof moreFiles === 'number' ? moreFiles : 0) : null
+}
+
 export const changesOf = ({ fields }: Pick<Task, 'fields'>): TaskChanges | null =>
   valid(changesShape, fields['changes']) ?? null
 
@@ -115,5 +125,5 @@ export function resultOf(task: Pick<Task, 'status' | 'fields'>): string | null {
     .map((part) => (reason !== '' && part.startsWith(reason) ? part.slice(reason.length) : part).trim())
   const more = Object.keys(others).length === 0 ? '' : JSON.stringify(others)
   const all = [...texts, more].filter((part) => part !== '').join('\n\n')
-  return all === '' ? null : all.length <= resultMaxChars ? all : `${all.slice(0, resultMaxChars).toWellFormed()}…`
+  return all === '' ? null : shortened(all, resultMaxChars)
 }

@@ -2,6 +2,7 @@
  * A Markdown report of the board. Every part is bounded; the same state and time give the same text; text from agents cannot
  * leave its table cell. Pure.
  */
+import { shortened } from '@bellwether/protocol'
 import { openRun, pausedBy } from './task-fields.js'
 import { budgetsOf } from '../policies/budget.js'
 import { nextTask } from './next-task.js'
@@ -19,7 +20,7 @@ const cell = (text: string) => {
     .replaceAll('|', '\\|')
     .replaceAll('<', '&lt;')
     .trim()
-  return line.length > cellMax ? `${line.slice(0, cellMax - 1)}…` : line
+  return shortened(line, cellMax)
 }
 
 function section(title: string, headings: readonly string[], rows: readonly (readonly string[])[]): string[] {

@@ -2,15 +2,16 @@
  * What a person decides about an accepted change in a worktree: merge it, send it back to its agent, or keep it on its branch. Also for a
  * change that could not be merged. Decided under the lock; dispatch/merge.ts merges.
  */
-import { isObject } from '@bellwether/base'
+import { defined, isObject } from '@bellwether/base'
 import { feedbackPayload, type FeedbackInput } from './feedback.js'
 import { iso, mergingOf, openRun, type Merging } from './task-fields.js'
 import { rejected, taskIn } from './find-task.js'
 import { actorName, reasonText } from './input.js'
 import type { OperatorInput, OperatorPorts } from './operator-commands.js'
-import { recoveryCleared, type RecoveryEntry } from '../policies/recovery.js'
-import { draftsAlongPath, statusPath } from './status-path.js'
-import type { Draft, Task, TaskEvent } from '../log/task.js'
+import { recoveryCleared } from '../policies/recovery.js'
+import { retryEntry } from './reminders.js'
+import { draftsTo } from './status-path.js'
+import type { Task, TaskEvent } from '../log/task.js'
 
 type Lines = Promise<readonly TaskEvent[]>
 
@@ -25,19 +26,6 @@ function unmergedChange(task: Task): Merging {
   return merging
 }
 
-const along = (
-  task: Task,
-  to: 'review' | 'done' | 'blocked',
-  actor: string,
-  payload: Record<string, unknown>,
-): readonly Draft[] => {
-  const { taskId } = task
-  const path = statusPath(task.status, to) ?? []
-  return path.length === 0
-    ? [{ taskId, type: 'task_noted', actor, payload }]
-    : draftsAlongPath(path, { taskId, actor, payload })
-}
-
 /** Queues the change: it is merged next. */
 export function mergeTask({ board, nowMs }: OperatorPorts, taskId: string, { by }: OperatorInput): Lines {
   const actor = actorName(by)
@@ -48,7 +36,7 @@ export function mergeTask({ board, nowMs }: OperatorPorts, taskId: string, { by 
       throw rejected(`The change of task "${taskId}" is already being merged.`, 'already_merging')
     const mergeBy = { by: actor, at: iso(nowMs()) }
     const payload = { merging: { ...merging, state: 'queued' }, mergeBy, reasonCode: null, ...recoveryCleared }
-    return along(task, 'review', actor, payload)
+    return draftsTo(task, 'review', actor, payload) ?? []
   })
 }
 
@@ -65,17 +53,7 @@ export function sendBack(
     unmergedChange(task)
     const agent = task.runs.at(-1)?.agent ?? task.assignee ?? ''
     const reasonCode = 'sent_back'
-    const entry: RecoveryEntry = {
-      taskId,
-      reasonCode,
-      attempt: 0,
-      nextAssignee: agent,
-      action: 'retry',
-      recoveryState: 'recovery_scheduled',
-      cooldownUntilTs: 0,
-      deadlineTs: Math.ceil(nowMs() / 1_000),
-      reminders: 0,
-    }
+    const entry = retryEntry(taskId, reasonCode, agent, nowMs())
     const error = `${actor} sent the change back${why === undefined ? '' : `: ${why}`}`
     const { spawn } = task.fields
     const payload = {
@@ -87,7 +65,7 @@ export function sendBack(
       ...feedbackPayload(actor, { comments }, nowMs()),
       ...(isObject(spawn) ? { spawn: { ...spawn, reasonCode, error } } : {}),
     }
-    return along(task, 'blocked', actor, payload)
+    return draftsTo(task, 'blocked', actor, payload) ?? []
   })
 }
 
@@ -98,7 +76,7 @@ export function keepBranch({ board, nowMs }: OperatorPorts, taskId: string, { by
   return board.write((state) => {
     const task = taskIn(state, taskId)
     const { branch, commit } = unmergedChange(task)
-    const kept = { by: actor, at: iso(nowMs()), branch, commit, ...(why === undefined ? {} : { reason: why }) }
-    return along(task, 'done', actor, { merging: null, kept, reasonCode: null, ...recoveryCleared })
+    const kept = { by: actor, at: iso(nowMs()), branch, commit, ...defined({ reason: why }) }
+    return draftsTo(task, 'done', actor, { merging: null, kept, reasonCode: null, ...recoveryCleared }) ?? []
   })
 }

@@ -5,12 +5,12 @@
  */
 import { defined } from '@bellwether/base'
 import { abortOf, approvalOf, frozenOf, iso, needsApproval, openRun, pausedBy, type SignedNote } from './task-fields.js'
-import { rejected, taskIn } from './find-task.js'
+import { mustNotBeDone, rejected, taskIn } from './find-task.js'
 import { actorName, reasonText } from './input.js'
 import { handoffEntry, withoutRecovery } from './reminders.js'
 import { recoveryPayload, type RecoveryPolicy } from '../policies/recovery.js'
-import { draftsAlongPath, statusPath } from './status-path.js'
-import type { Board, Draft, Task, TaskEvent } from '../log/task.js'
+import { draftsTo, noted } from './status-path.js'
+import type { Board, TaskEvent } from '../log/task.js'
 
 export interface OperatorInput {
   readonly by: string
@@ -18,7 +18,7 @@ export interface OperatorInput {
 }
 
 export interface OperatorPorts {
-  readonly board: Board
+  readonly board: Pick<Board, 'write'>
   readonly nowMs: () => number
 }
 
@@ -52,18 +52,14 @@ export function resume({ board, nowMs }: OperatorPorts, input: OperatorInput): L
   })
 }
 
-function noted(task: Task, actor: string, payload: Readonly<Record<string, unknown>>): readonly Draft[] {
-  return [{ taskId: task.taskId, type: 'task_noted', actor, payload }]
-}
-
 /** A frozen task is not dispatched; a turn that is running continues. */
 export function freeze({ board, nowMs }: OperatorPorts, taskId: string, input: OperatorInput): Lines {
   return board.write((state) => {
     const task = taskIn(state, taskId)
-    if (task.status === 'done') throw rejected(`Task "${taskId}" is already done.`, 'already_done')
+    mustNotBeDone(task)
     if (frozenOf(task) !== null) throw rejected(`Task "${taskId}" is already frozen.`, 'already_frozen')
     const note = signed(input, nowMs())
-    return noted(task, note.by, { frozen: note })
+    return [noted(taskId, note.by, { frozen: note })]
   })
 }
 
@@ -71,7 +67,7 @@ export function unfreeze({ board, nowMs }: OperatorPorts, taskId: string, input:
   return board.write((state) => {
     const task = taskIn(state, taskId)
     if (frozenOf(task) === null) throw rejected(`Task "${taskId}" is not frozen.`, 'not_frozen')
-    return noted(task, signed(input, nowMs()).by, { frozen: null })
+    return [noted(taskId, signed(input, nowMs()).by, { frozen: null })]
   })
 }
 
@@ -83,19 +79,21 @@ export function release({ board, nowMs }: OperatorPorts, taskId: string, input: 
       throw rejected(`Task "${taskId}" is not held because of a damaged line.`, 'not_damaged')
     const note = signed(input, nowMs())
     const { line } = task.damage
-    return noted(task, note.by, { damage: null, released: { ...note, line }, ...withoutRecovery(task, 'damaged') })
+    return [noted(taskId, note.by, { damage: null, released: { ...note, line }, ...withoutRecovery(task, 'damaged') })]
   })
 }
 
 export function requireApproval({ board, nowMs }: OperatorPorts, taskId: string, input: OperatorInput): Lines {
   return board.write((state) => {
     const task = taskIn(state, taskId)
-    if (task.status === 'done') throw rejected(`Task "${taskId}" is already done.`, 'already_done')
-    return noted(task, signed(input, nowMs()).by, {
-      requiresApproval: true,
-      approval: null,
-      ...withoutRecovery(task, 'approval'),
-    })
+    mustNotBeDone(task)
+    return [
+      noted(taskId, signed(input, nowMs()).by, {
+        requiresApproval: true,
+        approval: null,
+        ...withoutRecovery(task, 'approval'),
+      }),
+    ]
   })
 }
 
@@ -107,7 +105,7 @@ export function approve({ board, nowMs }: OperatorPorts, taskId: string, input: 
     if (approval !== null)
       throw rejected(`Task "${taskId}" was already approved by ${approval.by} at ${approval.at}.`, 'already_approved')
     const note = signed(input, nowMs())
-    return noted(task, note.by, { approval: note, ...withoutRecovery(task, 'approval') })
+    return [noted(taskId, note.by, { approval: note, ...withoutRecovery(task, 'approval') })]
   })
 }
 
@@ -115,7 +113,7 @@ export function approve({ board, nowMs }: OperatorPorts, taskId: string, input: 
 export function reject({ board, nowMs }: OperatorPorts, taskId: string, input: OperatorInput): Lines {
   return board.write((state) => {
     const task = taskIn(state, taskId)
-    if (task.status === 'done') throw rejected(`Task "${taskId}" is already done.`, 'already_done')
+    mustNotBeDone(task)
     if (task.status === 'failed') throw rejected(`Task "${taskId}" has already failed.`, 'already_failed')
     const why = !needsApproval(task) ? 'does not need approval' : approvalOf(task) !== null ? 'is approved' : null
     if (why !== null || openRun(task) !== null)
@@ -133,7 +131,7 @@ export function reject({ board, nowMs }: OperatorPorts, taskId: string, input: O
       claim: null,
       ...withoutRecovery(task, 'approval'),
     }
-    return draftsAlongPath(statusPath(task.status, 'failed') ?? [], { taskId, actor: note.by, payload })
+    return draftsTo(task, 'failed', note.by, payload) ?? []
   })
 }
 
@@ -141,14 +139,14 @@ export function reject({ board, nowMs }: OperatorPorts, taskId: string, input: O
 export function abort({ board, nowMs }: OperatorPorts, taskId: string, input: OperatorInput): Lines {
   return board.write((state) => {
     const task = taskIn(state, taskId)
-    if (task.status === 'done') throw rejected(`Task "${taskId}" is done, which is final.`, 'already_done')
+    mustNotBeDone(task)
     if (task.status === 'failed') throw rejected(`Task "${taskId}" has already failed.`, 'already_failed')
     if (abortOf(task) !== null) throw rejected(`Task "${taskId}" is already being aborted.`, 'already_aborted')
     const note = signed(input, nowMs())
-    if (openRun(task) !== null && task.status === 'in_progress') return noted(task, note.by, { abort: note })
+    if (openRun(task) !== null && task.status === 'in_progress') return [noted(taskId, note.by, { abort: note })]
     const reason = signedReason('aborted', note)
     const payload = { reason, reasonCode: 'aborted', claim: null }
-    return draftsAlongPath(statusPath(task.status, 'failed') ?? [], { taskId, actor: note.by, payload })
+    return draftsTo(task, 'failed', note.by, payload) ?? []
   })
 }
 
@@ -160,12 +158,11 @@ export function escalate(
 ): Lines {
   return board.write((state) => {
     const task = taskIn(state, taskId)
-    if (task.status === 'done') throw rejected(`Task "${taskId}" is done, which is final.`, 'already_done')
+    mustNotBeDone(task)
     const note = signed(input, nowMs())
     const entry = handoffEntry(recovery, taskId, 'escalated', nowMs(), 'escalate')
     const reason = signedReason('escalated', note)
     const payload = { reason, reasonCode: 'escalated', claim: null, ...recoveryPayload(task, entry) }
-    if (task.status === 'blocked') return noted(task, note.by, payload)
-    return draftsAlongPath(statusPath(task.status, 'blocked') ?? [], { taskId, actor: note.by, payload })
+    return draftsTo(task, 'blocked', note.by, payload) ?? []
   })
 }

@@ -27,7 +27,7 @@ import type { BoardState, Task, TaskDamage } from '../log/task.js'
 export type WaitCode =
   | 'done'
   | 'failed'
-  | 'under_way'
+  | 'open_run'
   | 'aborted'
   | 'frozen'
   | 'approval'
@@ -78,7 +78,7 @@ export function readiness(task: Task, state: BoardState, nowMs: number, rules: R
   if (run !== null) {
     const wait = turnWaitOf(task, run)
     return no(
-      'under_way',
+      'open_run',
       wait === null
         ? `${run.agent} has been working on it since ${run.startedAt}`
         : `the turn of ${run.agent} cannot run: ${wait}`,

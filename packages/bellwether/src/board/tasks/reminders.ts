@@ -17,7 +17,7 @@ import {
   type RecoveryPolicy,
 } from '../policies/recovery.js'
 import type { Readiness, WaitCode } from './ready.js'
-import { draftsAlongPath, statusPath } from './status-path.js'
+import { draftsTo, noted } from './status-path.js'
 import type { Draft, Task } from '../log/task.js'
 
 export const noAnswer = 'no_answer'
@@ -79,6 +79,19 @@ export function handoffEntry(
   }
 }
 
+/** Lets an agent try the task again at once. */
+export const retryEntry = (taskId: string, reasonCode: string, agent: string, nowMs: number): RecoveryEntry => ({
+  taskId,
+  reasonCode,
+  attempt: 0,
+  nextAssignee: agent,
+  action: 'retry',
+  recoveryState: 'recovery_scheduled',
+  cooldownUntilTs: 0,
+  deadlineTs: Math.ceil(nowMs / 1_000),
+  reminders: 0,
+})
+
 /** `candidates` in order of `reminderMs`, as the readiness index lists them. */
 export function dueReminders(
   candidates: Iterable<{ readonly task: Task; readonly readiness: Readiness; readonly reminderMs: number | null }>,
@@ -93,8 +106,7 @@ export function dueReminders(
     const need = personNeeded(task, readiness)
     if (need === null) continue
     const { taskId } = task
-    const note = (entry: RecoveryEntry) =>
-      drafts.push({ taskId, actor, type: 'task_noted', payload: recoveryPayload(task, entry) })
+    const note = (entry: RecoveryEntry) => drafts.push(noted(taskId, actor, recoveryPayload(task, entry)))
     const entry = recoveryOf(task, need.code)
     if (entry?.nextAssignee !== human) {
       note(handoffEntry(policy, taskId, need.code, nowMs))
@@ -108,10 +120,8 @@ export function dueReminders(
       note(late.decision.entry)
       continue
     }
-    const path = statusPath(task.status, 'failed')
-    if (path === null) continue
     const payload = { reason: `${noAnswer}: ${need.why}`, reasonCode: noAnswer }
-    drafts.push(...draftsAlongPath(path, { taskId, actor, payload }))
+    drafts.push(...(draftsTo(task, 'failed', actor, payload) ?? []))
   }
   return drafts
 }

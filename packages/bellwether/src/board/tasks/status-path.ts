@@ -2,8 +2,9 @@
  * The shortest path of legal transitions from one status to another, as event types: a command such as "done" may need more
  * than one event.
  */
-import { defined } from '@bellwether/base'
-import { transitions, type Draft, type EventType, type TaskStatus } from '../log/task.js'
+import { transitions, type Draft, type EventType, type Task, type TaskStatus } from '../log/task.js'
+
+type Payload = Readonly<Record<string, unknown>>
 
 const eventFor: Readonly<Record<TaskStatus, EventType>> = {
   pending: 'task_created',
@@ -37,12 +38,20 @@ export function statusPath(from: TaskStatus, to: TaskStatus): readonly EventType
   return lines
 }
 
-/** One draft per event; the last one carries the payload. */
-export function draftsAlongPath(lines: readonly EventType[], draft: Omit<Draft, 'type' | 'eventId'>): readonly Draft[] {
-  const { payload, ...rest } = draft
-  return lines.map((type, position) => ({
-    ...rest,
-    type,
-    ...(position === lines.length - 1 ? defined({ payload }) : {}),
-  }))
+/** A line that changes no status. */
+export function noted(taskId: string, actor: string, payload: Payload): Draft {
+  return { taskId, type: 'task_noted', actor, payload }
+}
+
+/** The lines that move a task to a status; the last one carries the payload. A note if it already has the status. Null: there is no path. */
+export function draftsTo(
+  { taskId, status }: Pick<Task, 'taskId' | 'status'>,
+  to: TaskStatus,
+  actor: string,
+  payload: Payload,
+): readonly Draft[] | null {
+  const path = statusPath(status, to)
+  if (path === null) return null
+  if (path.length === 0) return [noted(taskId, actor, payload)]
+  return path.map((type, at) => ({ taskId, type, actor, ...(at === path.length - 1 ? { payload } : {}) }))
 }

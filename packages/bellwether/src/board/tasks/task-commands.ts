@@ -8,15 +8,15 @@ import { retryAgent } from './next-step.js'
 import { defined } from '@bellwether/base'
 import type { NewTask, TaskChange } from '@bellwether/protocol'
 import { actorName } from './input.js'
-import { rejected, taskIn } from './find-task.js'
+import { mustNotBeDone, rejected, taskIn } from './find-task.js'
 import type { OperatorPorts, OperatorInput } from './operator-commands.js'
 import type { EvidenceRecord } from '../policies/acceptance.js'
-import { recoveryCleared, type RecoveryEntry } from '../policies/recovery.js'
-import { withoutRecovery } from './reminders.js'
+import { recoveryCleared } from '../policies/recovery.js'
+import { retryEntry, withoutRecovery } from './reminders.js'
 import { feedbackCleared, feedbackPayload, type FeedbackInput } from './feedback.js'
 import { failureCleared } from './last-failure.js'
 import { dependsOn } from './ready.js'
-import { draftsAlongPath, statusPath } from './status-path.js'
+import { draftsTo, noted } from './status-path.js'
 import type { BoardState, Draft, Task, TaskEvent } from '../log/task.js'
 
 type Lines = Promise<readonly TaskEvent[]>
@@ -70,9 +70,9 @@ export function changeTask({ board }: OperatorPorts, taskId: string, change: Tas
     throw rejected('The request changes nothing.', 'empty_change', 'Name at least one field or an action.')
   return board.write((state) => {
     const task = taskIn(state, taskId)
-    if (task.status === 'done') throw rejected(`Task "${taskId}" is done, which is final.`, 'already_done')
+    mustNotBeDone(task)
     if (change.dependencies !== undefined) checkDependencies(state, taskId, change.dependencies)
-    return [{ taskId, type: 'task_noted', actor, payload: change }]
+    return [noted(taskId, actor, change)]
   })
 }
 
@@ -86,7 +86,7 @@ export function claimTask({ board, nowMs }: OperatorPorts, taskId: string, by: s
     if (run !== null)
       throw rejected(
         `Cannot claim task "${taskId}": ${run.agent} is working on it.`,
-        'under_way',
+        'open_run',
         `Stop the turn with bellwether task abort ${taskId}.`,
       )
     if (task.status === 'claimed' && claim !== null && !isOver(claim, nowMs())) {
@@ -105,7 +105,7 @@ export function claimTask({ board, nowMs }: OperatorPorts, taskId: string, by: s
           'Ask them, or block the task first.',
         )
       }
-      return [{ taskId, type: 'task_noted', actor, payload }]
+      return [noted(taskId, actor, payload)]
     }
     if (task.status !== 'pending' && task.status !== 'blocked') {
       throw rejected(`Cannot claim task "${taskId}": it is ${task.status}.`, 'not_claimable')
@@ -123,8 +123,7 @@ export function finishTask(
   const actor = actorName(by)
   return board.write((state) => {
     const task = taskIn(state, taskId)
-    const path = statusPath(task.status, 'done')
-    if (path === null || path.length === 0) throw rejected(`Task "${taskId}" is already done.`, 'already_done')
+    mustNotBeDone(task)
     if (task.status === 'review' && mergingOf(task) !== null)
       throw rejected(
         `Cannot finish task "${taskId}": its change is not merged.`,
@@ -133,7 +132,7 @@ export function finishTask(
       )
     const cleared = { ...recoveryCleared, ...failureCleared(task), ...feedbackCleared(task) }
     const payload = { evidence, doneBy: actor, claim: null, reasonCode: null, ...defined({ note }), ...cleared }
-    return draftsAlongPath(path, { taskId, actor, payload })
+    return draftsTo(task, 'done', actor, payload) ?? []
   })
 }
 
@@ -141,16 +140,14 @@ export function blockTask({ board }: OperatorPorts, taskId: string, { by, reason
   const actor = actorName(by)
   return board.write((state) => {
     const task = taskIn(state, taskId)
+    mustNotBeDone(task)
     const payload = {
       reason: reason ?? `blocked by ${actor}`,
       reasonCode: 'blocked',
       claim: null,
       ...withoutRecovery(task, 'blocked'),
     }
-    if (task.status === 'blocked') return [{ taskId, type: 'task_noted', actor, payload }]
-    const path = statusPath(task.status, 'blocked')
-    if (path === null) throw rejected(`Task "${taskId}" is done, which is final.`, 'already_done')
-    return draftsAlongPath(path, { taskId, actor, payload })
+    return draftsTo(task, 'blocked', actor, payload) ?? []
   })
 }
 
@@ -171,22 +168,11 @@ export function retryTask(
   return board.write((state): readonly Draft[] => {
     const task = taskIn(state, taskId)
     const run = openRun(task)
-    if (run !== null) throw rejected(`Cannot retry task "${taskId}": ${run.agent} is working on it.`, 'under_way')
+    if (run !== null) throw rejected(`Cannot retry task "${taskId}": ${run.agent} is working on it.`, 'open_run')
     if (task.status === 'pending')
       throw rejected(`Cannot retry task "${taskId}": it is pending and has not been tried yet.`, 'not_tried_yet')
-    const path = statusPath(task.status, 'blocked')
-    if (path === null) throw rejected(`Task "${taskId}" is done, which is final.`, 'already_done')
-    const entry: RecoveryEntry = {
-      taskId,
-      reasonCode: 'requeued',
-      attempt: 0,
-      nextAssignee: agent ?? retryAgent(task, firstAgent),
-      action: 'retry',
-      recoveryState: 'recovery_scheduled',
-      cooldownUntilTs: 0,
-      deadlineTs: Math.ceil(nowMs() / 1_000),
-      reminders: 0,
-    }
+    mustNotBeDone(task)
+    const entry = retryEntry(taskId, 'requeued', agent ?? retryAgent(task, firstAgent), nowMs())
     const payload = {
       reason: reason ?? `recovery_pending:${entry.nextAssignee}`,
       reasonCode: entry.reasonCode,
@@ -197,8 +183,7 @@ export function retryTask(
       // The new number gives the task a new purse.
       ...(freshBudget === true ? { budget: {}, budgetGrants: grantsOf(task) + 1 } : {}),
     }
-    if (path.length === 0) return [{ taskId, type: 'task_noted', actor, payload }]
-    return draftsAlongPath(path, { taskId, actor, payload })
+    return draftsTo(task, 'blocked', actor, payload) ?? []
   })
 }
 

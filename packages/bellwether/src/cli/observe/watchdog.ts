@@ -1,6 +1,6 @@
 /** `bellwether watchdog`: lists, counts and follows the interventions of the watchdogs. */
 import { systemClock } from '@bellwether/base'
-import { Retryable } from '@bellwether/protocol'
+import { Retryable, shortened } from '@bellwether/protocol'
 import type { ResponseOf, Intervention } from '@bellwether/protocol/http'
 import { Command } from 'commander'
 import type { Client } from '../../client/client.js'
@@ -155,5 +155,5 @@ function difference({ before, after }: Intervention): string {
 const shortMax = 60
 function short(value: unknown): string {
   const text = value === undefined || value === null ? '–' : typeof value === 'string' ? value : JSON.stringify(value)
-  return text.length > shortMax ? `${text.slice(0, shortMax)}…` : text
+  return shortened(text, shortMax)
 }

@@ -1,7 +1,6 @@
 /** `bellwether pmo`: runs the guard, the relay of the outbox and retention. Any number may run. */
 import { defined } from '@bellwether/base'
 import { Command } from 'commander'
-import { runPmoProcess } from '../../runtime/pmo.js'
 import { parentPipe } from '../shared/options.js'
 import { printLine } from '../shared/output.js'
 
@@ -16,6 +15,7 @@ export function pmoCommand(finish: (code: number) => void): Command {
     .option('--json', 'print one JSON object when ready')
     .addOption(parentPipe())
     .action(async (flags: Flags) => {
+      const { runPmoProcess } = await import('../../runtime/pmo.js')
       const onReady = flags.json === true ? printLine : undefined
       const folder = process.cwd()
       finish(await runPmoProcess({ folder, ...defined({ onReady, parentPipe: flags.parentPipe }) }))

@@ -1,7 +1,6 @@
 /** `bellwether server`: serves the HTTP API and, if configured, workspace views and a board. */
 import { defined } from '@bellwether/base'
 import { Command } from 'commander'
-import { runServerProcess } from '../../runtime/server.js'
 import { collect, parentPipe, portMax, viewNames, wholeUpTo } from '../shared/options.js'
 import { printLine } from '../shared/output.js'
 
@@ -28,6 +27,7 @@ export function serverCommand(finish: (code: number) => void): Command {
     .option('--json', 'print one JSON object when ready')
     .addOption(parentPipe())
     .action(async (flags: Flags) => {
+      const { runServerProcess } = await import('../../runtime/server.js')
       const { host, port, root, data: dataDir } = flags
       finish(
         await runServerProcess({

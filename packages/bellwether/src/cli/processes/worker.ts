@@ -5,8 +5,6 @@ import { addToEnvironment, defined, type Environment } from '@bellwether/base'
 import { InvalidInput, token } from '@bellwether/protocol'
 import { Command, Option } from 'commander'
 import { agentsFolder } from '../../runtime/paths.js'
-import { runWorkerProcess } from '../../runtime/worker.js'
-import { loadAgents } from '../../runtime/parts/worker/agents-file.js'
 import { parentPipe, required, wholeUpTo } from '../shared/options.js'
 import { printLine } from '../shared/output.js'
 
@@ -46,6 +44,10 @@ export function workerCommand(finish: (code: number) => void): Command {
     .action(async (flags: Flags) => {
       if (flags.environmentFd !== undefined)
         addToEnvironment(JSON.parse(readFileSync(flags.environmentFd, 'utf8')) as Environment)
+      const [{ runWorkerProcess }, { loadAgents }] = await Promise.all([
+        import('../../runtime/worker.js'),
+        import('../../runtime/parts/worker/agents-file.js'),
+      ])
       const target = required(flags.target, 'worker', '--target NAME')
       const fromFiles = flags.control !== undefined || existsSync(agentsFolder)
       const file = fromFiles

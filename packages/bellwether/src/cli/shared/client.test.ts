@@ -113,4 +113,15 @@ describe('the file of a running `up` is refused', () => {
     symlinkSync(elsewhere, data)
     expect(refusal()).toMatch(/^unsafe_up_file: .* is not a folder/)
   })
+
+  it('through sudo, the hint names the account whose server is meant', () => {
+    vi.stubEnv('SUDO_USER', 'ann')
+    expect(() => addressOf({}, folder)).toThrow(
+      expect.objectContaining({ code: 'no_server', hint: expect.stringContaining('without sudo, as ann') }),
+    )
+    vi.stubEnv('SUDO_USER', 'root')
+    expect(() => addressOf({}, folder)).toThrow(
+      expect.objectContaining({ hint: expect.stringContaining('bellwether init') }),
+    )
+  })
 })

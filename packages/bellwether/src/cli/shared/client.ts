@@ -8,10 +8,11 @@ import { environment, hasCode, systemClock } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import type { Command } from 'commander'
 import { checkedUrl, openClient as open, type Address, type Client } from '../../client/client.js'
+import { plain } from '../../client/sanitize.js'
 import { agentsFolder } from '../../runtime/paths.js'
 import { settingsFile } from '../../settings/load.js'
-import { nearest } from '../../settings/nearest.js'
-import { findLocalUp, isUnsafe, type LocalUp } from './local-up.js'
+import { similar } from '../../settings/nearest.js'
+import { findLocalUp, isRunning, isUnsafe, type LocalUp } from './local-up.js'
 import { readServers, sameServer } from './stored-servers.js'
 
 export interface ServerFlags {
@@ -65,7 +66,7 @@ export function addressOf(flags: ServerFlags, folder: string): Address {
   if (url === undefined) {
     throw new InvalidInput(`No server is running in ${resolve(folder)}`, {
       code: 'no_server',
-      hint: noServerHint(folder),
+      hint: noServerHint(folder, env['SUDO_USER']),
     })
   }
   checkedUrl(url)
@@ -86,7 +87,9 @@ export function addressOf(flags: ServerFlags, folder: string): Address {
 }
 
 /** A folder without a settings file or agents is probably not a project yet. */
-function noServerHint(folder: string): string {
+function noServerHint(folder: string, sudoUser: string | undefined): string {
+  if (sudoUser !== undefined && sudoUser !== 'root')
+    return `this is root, through sudo, and an \`up\` belongs to the account that started it: try again without sudo, as ${plain(sudoUser)}`
   const isProject = [settingsFile, agentsFolder].some((name) => existsSync(join(folder, name)))
   const start = isProject
     ? 'start one in this folder: bellwether up'
@@ -94,18 +97,10 @@ function noServerHint(folder: string): string {
   return `${start} (or name another server: --server URL, bellwether login URL)`
 }
 
-function unavailableHint({ file, pid }: LocalUp): string {
-  if (pid === undefined || isAlive(pid))
+function unavailableHint(found: LocalUp): string {
+  if (found.pid === undefined || isRunning(found))
     return 'it may still be starting or stopping; bellwether doctor checks the folder'
-  return `the \`up\` that wrote ${file} was killed: start it again (bellwether up)`
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    return process.kill(pid, 0)
-  } catch (error) {
-    return hasCode(error, 'EPERM')
-  }
+  return `the \`up\` that wrote ${found.file} was killed: start it again (bellwether up)`
 }
 
 // Enough for a suggestion.
@@ -118,17 +113,22 @@ export async function withNearestAgent<T>(client: Client, agent: string, work: (
   } catch (error) {
     if (!hasCode(error, 'unknown_agent', 'not_found')) throw error
     const { agents } = await client.ask('GET /projects/:project/agents', { query: { limit: namesMax } })
-    const suggestion = nearest(
-      agent,
-      agents.map((one) => one.agent_id),
-    )
     throw new Terminal(`Project ${client.project} has no agent "${agent}"`, {
       code: 'unknown_agent',
       cause: error,
-      hint:
-        suggestion === undefined
-          ? 'the project has no agents yet; create a file agents/NAME.md'
-          : `Did you mean ${suggestion}? bellwether agents lists all`,
+      hint: unknownAgentHint(
+        agent,
+        agents.map((one) => one.agent_id),
+      ),
     })
   }
+}
+
+function unknownAgentHint(agent: string, names: readonly string[]): string {
+  const file = `${agentsFolder}/${agent}.md`
+  if (/^[\w-]+$/.test(agent) && existsSync(file))
+    return `${file} exists here, but the server does not use it: bellwether doctor checks it, bellwether trust shows files that wait for your consent`
+  if (names.length === 0) return 'the project has no agents yet; create a file agents/NAME.md'
+  const meant = similar(agent, names)
+  return `${meant === undefined ? '' : `Did you mean ${meant}? `}bellwether agents lists all`
 }

@@ -25,6 +25,16 @@ export interface LocalUp {
 export const isUnsafe = (found: LocalUp | InvalidInput | undefined): found is InvalidInput =>
   found instanceof InvalidInput
 
+/** Whether its process exists. An `up` that was killed leaves its file behind. */
+export function isRunning(found: LocalUp | InvalidInput | undefined): boolean {
+  if (found === undefined || isUnsafe(found) || found.pid === undefined) return false
+  try {
+    return process.kill(found.pid, 0)
+  } catch (error) {
+    return hasCode(error, 'EPERM')
+  }
+}
+
 /**
  * The `up` of this folder or of the nearest folder above it, up to the top of the project or the home folder. Returns an error for a
  * file that must not be used; a command that names its server does not need the file.

@@ -1,6 +1,6 @@
 /** Options that several commands share, and parsers that check a value where it is typed. */
 import { InvalidInput } from '@bellwether/protocol'
-import { InvalidArgumentError, Option } from 'commander'
+import { InvalidArgumentError, Option, type Command } from 'commander'
 
 export const portMax = 65_535
 
@@ -50,3 +50,17 @@ export function viewNames(names: readonly string[] = []): string[] {
   }
   return [...new Set(names)]
 }
+
+/** Of commands that change many turns or tasks; bulk.ts runs them. */
+export interface BulkFlags {
+  readonly json?: boolean
+  readonly all?: boolean
+  readonly dryRun?: boolean
+  readonly yes?: boolean
+}
+
+export const bulkOptions = (command: Command): Command =>
+  command
+    .option('--all', 'all that match the options below, at most 1,000')
+    .option('--dry-run', 'print what would be changed and what would not, and change nothing')
+    .option('-y, --yes', 'change without asking')

@@ -1,5 +1,5 @@
 /** Prints results and errors. An expected error shows its message, code and hint; an unexpected one its stack. */
-import { errorStack } from '@bellwether/base'
+import { environment, errorStack, type Environment } from '@bellwether/base'
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import { block, safeJson, plain } from '../../client/sanitize.js'
 
@@ -8,7 +8,7 @@ export const exitCodes = { ok: 0, failure: 1, usage: 2 } as const
 export function printError(error: unknown): number {
   if (error instanceof Terminal || error instanceof Retryable) {
     process.stderr.write(`error: ${block(error.message)} [${plain(error.code)}]\n`)
-    if (error.hint !== undefined) process.stderr.write(`  ${block(error.hint)}\n`)
+    if (error.hint !== undefined) process.stderr.write(`  ${asTyped(block(error.hint))}\n`)
     return error instanceof InvalidInput ? exitCodes.usage : exitCodes.failure
   }
   const text = errorStack(error)
@@ -51,3 +51,11 @@ export function asStream({ json, jsonl }: JsonFlags): { readonly json: boolean }
     })
   return { json: jsonl === true }
 }
+
+/** What a person types to start this program: with npx, it is not on the search path of the terminal. */
+export const programName = (env: Environment = environment()) =>
+  env['npm_command'] === 'exec' ? 'npx bellwether' : 'bellwether'
+
+/** A text of ours with commands, as a person types them. Paths that contain the name stay as they are. */
+export const asTyped = (text: string, env: Environment = environment()) =>
+  text.replaceAll(/(?<![\w./-])bellwether (?=[a-z-])/g, `${programName(env)} `)

@@ -8,7 +8,7 @@ import { dirname, isAbsolute, join } from 'node:path'
 import { environment, type Environment, errorMessage, hasCode, isObject } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 
-export interface StoredServer {
+interface StoredServer {
   readonly url: string
   readonly key: string
 }

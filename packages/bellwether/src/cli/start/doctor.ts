@@ -3,9 +3,7 @@ import { resolve } from 'node:path'
 import { environment } from '@bellwether/base'
 import { Command } from 'commander'
 import { block } from '../../client/sanitize.js'
-import { examine } from '../../runtime/doctor/examine.js'
 import type { Finding } from '../../runtime/doctor/finding.js'
-import { dataFolderOf } from '../../runtime/data-folder.js'
 import { exitCodes, printLine } from '../shared/output.js'
 
 const marks = { good: 'ok  ', warning: 'warn', bad: 'BAD ' } as const
@@ -16,6 +14,10 @@ export function doctorCommand(finish: (code: number) => void): Command {
     .option('--data <dir>', 'the folder of the run-time files (default: that of `up`)')
     .option('--json', 'print one JSON object')
     .action(async (flags: { readonly data?: string; readonly json?: boolean }) => {
+      const [{ examine }, { dataFolderOf }] = await Promise.all([
+        import('../../runtime/doctor/examine.js'),
+        import('../../runtime/data-folder.js'),
+      ])
       const folder = process.cwd()
       const findings = await examine({
         folder,

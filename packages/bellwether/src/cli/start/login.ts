@@ -57,9 +57,9 @@ export function logoutCommand(): Command {
       const known = readServers()
       const left = known.filter(({ url }) => !sameServer(url, server))
       if (left.length === known.length)
-        throw new InvalidInput(`${server} is not stored`, {
+        throw new InvalidInput(`Cannot forget ${server}: no key of it is stored`, {
           code: 'unknown_server',
-          hint: 'bellwether login lists all',
+          hint: '`bellwether login` lists the stored servers',
         })
       writeServers(left)
       print(

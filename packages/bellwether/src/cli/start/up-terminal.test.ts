@@ -23,6 +23,11 @@ describe('a line of the terminal of up', () => {
     expect(line(needs, 80)).toHaveLength(80 - 9)
   })
 
+  it('says what a person is to allow, on one line', () => {
+    const asks = { what: 'turn', id: 'x', agent: 'coder', change: 'needs_approval', about: 'Bash: npm test' } as const
+    expect(line(asks, 100)).toBe('● coder      needs you to allow Bash: npm test. See: bellwether approvals')
+  })
+
   it('names the command for a file that is invalid or held back', () => {
     let printed = ''
     const out = { columns: 80, write: (text: string) => (printed += text) }

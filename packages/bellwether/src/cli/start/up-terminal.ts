@@ -16,6 +16,7 @@ import { isAgentFile } from '../../worker/roster/agent-file.js'
 import { type Paint, paintFor } from '../shared/colour.js'
 import { openProgress } from '../shared/live.js'
 import { cut, duration } from '../shared/terminal.js'
+import { asTyped, programName } from '../shared/output.js'
 
 export interface UpScreen extends UpTerminal {
   readonly ready: (facts: Readonly<Record<string, unknown>>) => void
@@ -94,8 +95,8 @@ export function openUpScreen(options: UpScreenOptions): UpScreen {
       const turns = unfinished.length === 1 ? '1 turn has' : `${unfinished.length} turns have`
       print(
         unfinished.length === 0
-          ? 'Stopped. Everything is stored; `bellwether up` continues here.'
-          : `Stopped. ${turns} not ended and will continue at the next \`bellwether up\`.`,
+          ? asTyped('Stopped. Everything is stored; `bellwether up` continues here.')
+          : asTyped(`Stopped. ${turns} not ended and will continue at the next \`bellwether up\`.`),
       )
     },
   }
@@ -121,7 +122,7 @@ function nextOf(fields: object): string | undefined {
   return problems === undefined ? undefined : 'bellwether doctor'
 }
 
-const endOf = (command: string | undefined) => (command === undefined ? '' : `See: ${command}`)
+const endOf = (command: string | undefined) => (command === undefined ? '' : `See: ${asTyped(command)}`)
 
 /** What to type is never cut. */
 function ended(text: string, end: string, columns: number): string {
@@ -143,18 +144,19 @@ function readyText({ facts, folder, version, logFile, paint, columns }: ReadyOpt
   const agents = agentNames(folder)
   const example = agents.includes('greeter') ? 'greeter' : agents[0]
   const name = `Bellwether ${version}`
+  const program = programName()
   const line = (label: string, text: string) => cut(`  ${label.padEnd(8)} ${text}`, columns)
   return [
     `${paint('bold', name)}${cut(` runs on ${url} (Ctrl-C stops it) in ${plain(folder)}`, columns - name.length)}`,
-    line('Agents', agents.length === 0 ? 'none yet: write agents/NAME.md, or run bellwether init' : agents.join(', ')),
+    line('Agents', agents.length === 0 ? `none yet: write agents/NAME.md, or run ${program} init` : agents.join(', ')),
     line(
       'Try',
-      `in another terminal: bellwether ${example === undefined ? 'init' : `turn run ${example} "Good morning"`}`,
+      `in another terminal: ${program} ${example === undefined ? 'init' : `turn run ${example} "Good morning"`}`,
     ),
-    line('Logs', `bellwether logs --follow (${plain(logFile)})`),
+    line('Logs', `${program} logs --follow (${plain(logFile)})`),
     ...(loginUrl === undefined
       ? []
-      : [line('Browser', 'the link works once; bellwether open makes another'), paint('cyan', loginUrl)]),
+      : [line('Browser', `the link works once; ${program} open makes another`), paint('cyan', loginUrl)]),
   ].join('\n')
 }
 
@@ -178,7 +180,7 @@ export function activityLine(activity: Activity, clock: Clock, paint: Paint, col
   const text = about === undefined ? '' : plain(reasonInWords(about))
   const isGood = outcome === 'success' || outcome === 'done'
   const colour =
-    change === 'needs_person' || change === 'parked'
+    change === 'needs_person' || change === 'needs_approval' || change === 'parked'
       ? 'yellow'
       : change === 'started'
         ? 'cyan'
@@ -187,21 +189,25 @@ export function activityLine(activity: Activity, clock: Clock, paint: Paint, col
           : 'red'
   const mark = { cyan: '▶', yellow: '●', green: '✓', red: '✗' }[colour]
   const took = elapsedMs === undefined ? '' : ` in ${duration(elapsedMs)}`
-  const details = isTurn
-    ? {
-        started: `turn started  ${id}`,
-        ended: `turn ended: ${plain(outcome ?? '')}${took}${text === '' ? '' : ` (${text})`}  ${id}`,
-        needs_person: `needs you: ${text}`,
-        parked: `waits for ${text}`,
-      }
-    : {
-        started: `task started by ${plain(agent ?? '–')}: ${text}`,
-        ended: `task ${plain(outcome ?? '')}: ${text}`,
-        needs_person: `task needs you: ${text}`,
-        parked: `task waits for ${text}`,
-      }
+  const details = {
+    needs_approval: `needs you to allow ${text}`,
+    ...(isTurn
+      ? {
+          started: `turn started  ${id}`,
+          ended: `turn ended: ${plain(outcome ?? '')}${took}${text === '' ? '' : ` (${text})`}  ${id}`,
+          needs_person: `needs you: ${text}`,
+          parked: `waits for ${text}`,
+        }
+      : {
+          started: `task started by ${plain(agent ?? '–')}: ${text}`,
+          ended: `task ${plain(outcome ?? '')}: ${text}`,
+          needs_person: `task needs you: ${text}`,
+          parked: `task waits for ${text}`,
+        }),
+  }
   const next = {
     needs_person: isTurn ? 'bellwether questions' : `bellwether task show ${plain(id)}`,
+    needs_approval: 'bellwether approvals',
     parked: isTurn ? 'bellwether quotas' : undefined,
     started: undefined,
     ended: undefined,

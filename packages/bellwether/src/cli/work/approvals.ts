@@ -1,4 +1,5 @@
 /** `bellwether approvals`: lists, allows and denies calls that wait for a person, and lists and revokes what people allowed for longer. */
+import { defined } from '@bellwether/base'
 import { approvalScopes, type ApprovalScope } from '@bellwether/protocol'
 import { callLines } from '@bellwether/protocol/call-text'
 import type { Approval, ApprovalGrant } from '@bellwether/protocol/http'
@@ -44,7 +45,7 @@ export function approvalsCommand(): Command {
       const names = flags.any?.split(',').map((name) => name.trim())
       const result = await openClient(flags).ask('POST /projects/:project/approvals/:approval/decision', {
         params: { approval },
-        body: { decision: 'allow', for: flags.for, ...(names === undefined ? {} : { any_arguments: names }) },
+        body: { decision: 'allow', for: flags.for, ...defined({ any_arguments: names }) },
       })
       print(flags, result, () => 'Allowed')
     })
@@ -55,7 +56,7 @@ export function approvalsCommand(): Command {
       const { reason } = flags
       const result = await openClient(flags).ask('POST /projects/:project/approvals/:approval/decision', {
         params: { approval },
-        body: { decision: 'deny', ...(reason === undefined ? {} : { reason }) },
+        body: { decision: 'deny', ...defined({ reason }) },
       })
       print(flags, result, () => 'Denied')
     })

@@ -8,7 +8,7 @@ import { uuidv7 } from '../../ports/ids.js'
 import type { ServerFlags } from '../shared/client.js'
 import { interruptedCode, untilInterrupted } from '../shared/interrupt.js'
 import { openProgress } from '../shared/live.js'
-import { exitCodes, print } from '../shared/output.js'
+import { asTyped, exitCodes, print } from '../shared/output.js'
 import { queueReason } from './queue-reason.js'
 import { turnTranscript } from './turn-transcript.js'
 
@@ -41,13 +41,12 @@ export async function runStarted(
     const ports = { clock: systemClock, signal }
     const started = await start(key, ports)
     id = started.agent_turn_id
+    const wait = await queueReason(client, { ...started, agent_id: agent })
     if (!flags.wait) {
-      const wait = await queueReason(client, { ...started, agent_id: agent })
       if (wait !== undefined) process.stderr.write(`${plain(wait)}\n`)
       print(flags, started, () => started.agent_turn_id)
       return undefined
     }
-    const wait = await queueReason(client, { ...started, agent_id: agent })
     progress.show(plain(`${id}  ${wait ?? started.status}`))
     return followTurn(client, started.agent_turn_id, {
       ...ports,
@@ -62,7 +61,9 @@ export async function runStarted(
 export function stillRunning(id: string | undefined): number {
   if (id !== undefined)
     process.stderr.write(
-      `The turn keeps running. To follow or stop it: bellwether turn watch ${id}, bellwether turn stop ${id}\n`,
+      asTyped(
+        `The turn keeps running. To follow or stop it: bellwether turn watch ${id}, bellwether turn stop ${id}\n`,
+      ),
     )
   return interruptedCode
 }

@@ -214,7 +214,8 @@ function scheduleTable(schedules: readonly Schedule[]): string {
     one.last_fire === null ? '–' : `${resultOf(one.last_fire)} ${instant(one.last_fire.instant)}`,
   ])
   const headings = ['SCHEDULE', 'STATE', 'WHEN', 'STARTS', 'NEXT (UTC)', 'LAST']
-  return table(headings, rows, process.stdout.columns, [0, 4])
+  const problems = schedules.flatMap(({ problem }) => (problem === null ? [] : [plain(problem)]))
+  return [table(headings, rows, process.stdout.columns, [0, 4]), ...problems].join('\n\n')
 }
 
 function scheduleText(schedule: Schedule): string {

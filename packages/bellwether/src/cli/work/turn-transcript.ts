@@ -24,7 +24,7 @@ export function turnTable(turns: readonly Turn[], nowMs: number, columns?: numbe
     ['TURN', 'STATE', 'AGENT', columns === undefined ? 'QUEUED (UTC)' : 'QUEUED', 'TIME', 'ERROR'],
     rows,
     columns,
-    [0, 3],
+    [0, 1, 3],
   )
 }
 
@@ -57,10 +57,10 @@ export function turnTranscript(turn: TurnDetail, nowMs: number, waits?: string):
       ),
     ),
     ...turn.waits.map((wait) => line('tool', `${wait.tool_name} ${wait.wait_status}  ${wait.tool_call_id}`)),
-    ...turn.messages.map(({ seq, said_by: by, text: words, delivered_at: at }) =>
+    ...turn.messages.map(({ seq, sender, text: words, delivered_at: at }) =>
       line(
         'message',
-        `${seq} ${at === null ? (turn.ended_at === null ? 'waiting' : 'not delivered') : 'delivered'}  ${by}: ${words}`,
+        `${seq} ${at === null ? (turn.ended_at === null ? 'waiting' : 'not delivered') : 'delivered'}  ${sender}: ${words}`,
       ),
     ),
     ...turn.interventions.map((intervention) =>

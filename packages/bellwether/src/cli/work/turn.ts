@@ -1,31 +1,34 @@
 /** `bellwether turn`: runs, lists, shows, watches, steers and stops turns through the server. */
 import { defined, linkAbort, systemClock, systemRandom } from '@bellwether/base'
-import { InvalidInput, Terminal, transcriptText, turnStatuses } from '@bellwether/protocol'
-import type { ResponseOf, QueryFor, TranscriptEntry, Turn, TurnDetail } from '@bellwether/protocol/http'
-import { Command, Option } from 'commander'
+import { InvalidInput, Terminal, transcriptText } from '@bellwether/protocol'
+import type { ResponseOf, TranscriptEntry, Turn, TurnDetail } from '@bellwether/protocol/http'
+import { Command } from 'commander'
 import type { Client } from '../../client/client.js'
 import { describeEvent, followTurn, followUp, readTurn, startTurn, type NewTurn } from '../../client/turns.js'
 import { uuidv7 } from '../../ports/ids.js'
 import { openClient, toServer, withNearestAgent, type ServerFlags } from '../shared/client.js'
 import { print, printList } from '../shared/output.js'
 import { untilInterrupted } from '../shared/interrupt.js'
-import { sinceOption, untilOption } from '../shared/instants.js'
-import { dollarsUpTo, jsonLines, wholeUpTo } from '../shared/options.js'
+import { jsonLines, wholeUpTo } from '../shared/options.js'
 import { readInstruction } from '../shared/instruction.js'
 import { block, plain } from '../../client/sanitize.js'
 import { instant } from '../shared/terminal.js'
 import { queueReason } from './queue-reason.js'
 import { budgetOf, runStarted, show, stillRunning, type Finish, type RunFlags } from './run-started.js'
 import { addTrailVerbs } from './trail.js'
+import {
+  bulkTurns,
+  isOneTurn,
+  turnFilterOf,
+  turnFilters,
+  withTurnBulk,
+  type TurnBulkFlags,
+  type TurnFilterFlags,
+} from './turn-bulk.js'
 import { turnTranscript, turnTable } from './turn-transcript.js'
 
-interface ListFlags
-  extends ServerFlags, Pick<QueryFor<'GET /projects/:project/turns'>, 'status' | 'agent' | 'error' | 'text'> {
+interface ListFlags extends ServerFlags, TurnFilterFlags {
   readonly limit: number
-  readonly since?: number
-  readonly until?: number
-  /** Dollars. */
-  readonly minCost?: number
 }
 
 const listMax = 500
@@ -50,16 +53,9 @@ export function turnCommand(finish: Finish): Command {
       const instruction = await instructionOf(text, flags)
       finish(await run(openClient(flags), agent, { instruction, session_id: flags.session }, flags))
     })
-  toServer(turn.command('list'))
+  turnFilters(toServer(turn.command('list')))
     .description('list turns, newest first')
-    .addOption(new Option('-s, --status <status>', 'only turns with this status').choices(turnStatuses))
-    .option('-a, --agent <agent>', 'only turns of this agent')
     .option('-n, --limit <n>', 'the maximum number of turns', wholeUpTo(listMax, 1), 20)
-    .addOption(sinceOption('turns that were queued'))
-    .addOption(untilOption('turns that were queued'))
-    .option('-e, --error <text>', 'only turns whose error starts with this text, such as budget_exceeded')
-    .option('--min-cost <dollars>', 'only turns that cost at least this much', dollarsUpTo(1_000_000))
-    .option('-t, --text <words>', 'only turns with these words in the instruction or the deliverable')
     .addOption(jsonLines())
     .action(async (flags: ListFlags) => {
       const turns = await list(openClient(flags), flags)
@@ -86,12 +82,16 @@ export function turnCommand(finish: Finish): Command {
     .description('follow a turn until it ends; with --json print only the ended turn')
     .addOption(jsonLines())
     .action(async (id: string, flags: ServerFlags) => finish(await watch(openClient(flags), flags, id)))
-  toServer(turn.command('retry <turn>'))
-    .description('run the same instruction again as a new turn, and wait for its deliverable')
+  withTurnBulk(toServer(turn.command('retry [turns...]')))
+    .description(
+      'run the same instruction again as a new turn, and wait for its deliverable; several turns are only started',
+    )
     .option('--no-wait', 'print the id of the new turn instead of waiting for its end')
     .option('--max-seconds <n>', 'end the turn after this many seconds', wholeUpTo(secondsMax, 1))
     .option('--max-tokens <n>', 'end the turn after it has used this many tokens', wholeUpTo(tokensMax, 1))
-    .action(async (id: string, flags: RunFlags) => finish(await retry(openClient(flags), id, flags)))
+    .action(async (ids: string[], flags: RunFlags & TurnBulkFlags) =>
+      finish(await (isOneTurn(ids, flags) ? retry(openClient(flags), ids[0]!, flags) : bulkTurns('retry', ids, flags))),
+    )
   toServer(turn.command('say <turn> [text]'))
     .description('send a message to a turn that has not ended; its agent gets it once, before its next step')
     .option('-F, --file <file>', 'read the message from a file; - reads stdin')
@@ -126,10 +126,12 @@ export function turnCommand(finish: Finish): Command {
         ),
       ),
     )
-  toServer(turn.command('stop <turn>'))
-    .description('stop a turn, or cancel it while it is queued')
+  withTurnBulk(toServer(turn.command('stop [turns...]')))
+    .description('stop turns, or cancel them while they are queued')
     .option('-r, --reason <text>', 'the reason, stored with the turn')
-    .action(async (id: string, flags: ServerFlags & { readonly reason?: string }) => {
+    .action(async (ids: string[], flags: TurnBulkFlags) => {
+      if (!isOneTurn(ids, flags)) return finish(await bulkTurns('stop', ids, flags))
+      const [id = ''] = ids
       const request = { params: { turn: id }, body: { reason: flags.reason } }
       const stopped = await openClient(flags).ask('POST /projects/:project/turns/:turn/stop', request)
       print(flags, stopped, () => `${plain(id)}: ${plain(stopped.status)}`)
@@ -208,11 +210,7 @@ function run(client: Client, agent: string, what: NewTurn, flags: RunFlags): Pro
 }
 
 async function list(client: Client, flags: ListFlags): Promise<Turn[]> {
-  const { status, agent, error, text, minCost } = flags
-  const filter = {
-    ...{ status, agent, error, text, since: timeOf(flags.since), until: timeOf(flags.until) },
-    min_cost_micros: minCost === undefined ? undefined : Math.ceil(minCost * 1_000_000),
-  }
+  const filter = turnFilterOf(flags)
   const found: Turn[] = []
   let cursor: string | null | undefined
   // The server searches a bounded number of turns per page, so a page may be empty and still have a cursor.
@@ -227,7 +225,6 @@ async function list(client: Client, flags: ListFlags): Promise<Turn[]> {
 
 // At 1,000 to 5,000 turns per page, one command searches at least 20,000 turns and at most 100,000.
 const pagesMax = 20
-const timeOf = (ms: number | undefined) => (ms === undefined ? undefined : new Date(ms).toISOString())
 
 /** Prints the entries so far. */
 async function printTranscript(client: Client, id: string): Promise<void> {

@@ -20,6 +20,7 @@ import { overBudget } from '../../worker/budget-watch.js'
 import { isDeliverable, terminated, hasResults } from '../../worker/run-turn.js'
 import { incomplete } from '../../worker/submit-result.js'
 import { actionStep, isUiAction } from '../../worker/ui-action.js'
+import { makeShares } from '../shares.js'
 import { remotePrefix, type RemoteWatch } from './watch.js'
 
 export interface RemoteTurn {
@@ -32,7 +33,7 @@ export interface RemoteTurn {
   readonly left: BudgetLeft | null
 }
 
-export interface ClaimRequest {
+interface ClaimRequest {
   readonly target: string
   /** Only turns of this project. */
   readonly project?: string | undefined
@@ -70,8 +71,8 @@ export interface ClaimOptions {
   readonly onHandled: () => void
 }
 
-// Each uses a connection.
-const waitersMax = 1_000
+// Each uses a connection. A fleet of workers may share one key.
+const claimsAtOnce = { total: 1_000, perKey: 900 } as const
 // The bell compares every ring with each of them.
 const listenersMax = 200
 // A head that another transaction has locked is usually free again after that transaction; the claim does not wait longer than this.
@@ -98,7 +99,7 @@ interface Listener {
 export function openClaims(options: ClaimOptions): Claims {
   const { kernel, bell, clock, log, watch, settings } = options
   const listeners = new Map<string, Listener>()
-  let waiters = 0
+  const places = makeShares('claims', claimsAtOnce.total, 1_000)
 
   /** Wakes the first request that takes turns of every project, and the first one of the project; without a project, of each project. */
   function wakeNext(listener: Listener, project?: string): void {
@@ -241,9 +242,7 @@ export function openClaims(options: ClaimOptions): Claims {
 
   return {
     async claim({ target, project, worker, keyId, max, waitMs, signal, isLive }) {
-      if (waiters >= waitersMax)
-        throw new Retryable(`Too many workers wait for turns: at most ${waitersMax}`, { code: 'busy', afterMs: 1_000 })
-      waiters += 1
+      const leave = places.take(keyId, 1, claimsAtOnce.perKey)
       try {
         const listener = await listenerOf(target)
         // One row per target: a worker may claim from several.
@@ -276,7 +275,7 @@ export function openClaims(options: ClaimOptions): Claims {
             await wait(listener, project, Math.min(leftMs, settings.pollSeconds * 1_000), signal)
         }
       } finally {
-        waiters -= 1
+        leave()
       }
     },
     wakeAll() {

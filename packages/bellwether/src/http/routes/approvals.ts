@@ -48,6 +48,9 @@ export function approvalRoutes(api: Api, { kernel, tail }: KernelParts): void {
   })
 }
 
+/** The database writes times in JSON in a form of its own. */
+const instantOf = (at: string | null = null) => (at === null ? 'an unknown time' : new Date(at).toISOString())
+
 function refusal(result: Exclude<DecisionResult, 'decided'>, id: string, detail: DecisionDetail | null): Terminal {
   const listed = '`bellwether approvals` lists the calls that wait'
   switch (result) {
@@ -55,14 +58,14 @@ function refusal(result: Exclude<DecisionResult, 'decided'>, id: string, detail:
       return new Terminal(`Approval ${id} does not exist`, { code: 'unknown_approval', hint: listed })
     case 'already':
       return new Terminal(
-        `Approval ${id} was ${detail?.status} by ${detail?.decided_by ?? 'someone'} at ${detail?.decided_at}. Nothing changed`,
+        `Approval ${id} was ${detail?.status} by ${detail?.decided_by ?? 'someone'} at ${instantOf(detail?.decided_at)}. Nothing changed`,
         { code: 'already_decided', hint: `one decision counts; ${listed}` },
       )
     case 'expired':
-      return new Terminal(`The deadline of approval ${id} passed at ${detail?.deadline}: the call was denied`, {
-        code: 'approval_expired',
-        hint: listed,
-      })
+      return new Terminal(
+        `The deadline of approval ${id} passed at ${instantOf(detail?.deadline)}: the call was denied`,
+        { code: 'approval_expired', hint: listed },
+      )
     case 'ended':
       return new Terminal(`The turn of approval ${id} does not wait for it any more. Nothing changed`, {
         code: 'approval_ended',

@@ -33,7 +33,7 @@ export interface HealthParts {
 }
 
 /** A supervised process, as its supervisor knows it. */
-export type PartHealth = Pick<Component, 'since' | 'next_start_at'> & {
+type PartHealth = Pick<Component, 'since' | 'next_start_at'> & {
   readonly [Name in 'name' | 'status' | 'pid' | 'restarts' | 'last_end']: Exclude<Component[Name], undefined>
 }
 

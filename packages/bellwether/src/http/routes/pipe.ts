@@ -52,13 +52,14 @@ export function pipeRoutes(api: Api, { fusion, signal, inProcess = false }: Pipe
 
   api('POST /pipe/session', async (request) => {
     const view = viewOf(request)
-    const { body } = request
+    const { body, grant } = request
     const session = view.connect({
       taskId: body.task_id,
       clientInfo: body.client_info ?? {},
       timeoutSeconds: body.session_timeout_seconds,
       clientAddress: request.ip,
       inProcess,
+      key: { id: grant.keyId, isLive: () => grant.isLive() },
     })
     return {
       session_id: session.id,

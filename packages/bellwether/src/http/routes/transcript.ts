@@ -3,14 +3,14 @@
  * order, and then the end of the turn: it looks whether the turn has ended before it reads, because nothing is appended after the end.
  */
 import { Readable } from 'node:stream'
-import type { Random } from '@bellwether/base'
+import { block, type Random } from '@bellwether/base'
 import { Retryable, transcriptText } from '@bellwether/protocol'
 import type { TurnRow } from '@bellwether/protocol/http'
 import { readTranscript, readTranscriptBefore } from '../../kernel/reads/transcript.js'
 import { readTurn } from '../../kernel/reads/turns.js'
 import { splitContent } from '../../kernel/verbs/content/append_transcript.js'
 import type { Bell } from '../../ports/bell/bell.js'
-import { notFound, type Api, type KernelParts, type RequestOf } from '../api.js'
+import { noTurn, type Api, type KernelParts, type RequestOf } from '../api.js'
 import { fenceOf, stale } from '../remote/fence.js'
 import { serveStream, type Stream } from '../sse.js'
 import { openTranscriptBell } from '../transcript-bell.js'
@@ -38,7 +38,7 @@ export function transcriptRoutes(api: Api, parts: TranscriptParts): void {
 
   async function turnOf({ project, turn }: { readonly project: string; readonly turn: string }): Promise<TurnRow> {
     const found = await readTurn(db, project, turn)
-    if (found === undefined) throw notFound(`Turn "${turn}" in project "${project}"`)
+    if (found === undefined) throw noTurn(turn, project)
     return found
   }
 
@@ -110,7 +110,7 @@ export function transcriptRoutes(api: Api, parts: TranscriptParts): void {
     const text = transcriptText()
     for (let after: number | null = 0; after !== null;) {
       const page = await readTranscript(db, turn, after, pageMax)
-      yield text.add(page.entries)
+      yield block(text.add(page.entries))
       after = page.cursor
     }
     yield text.end()

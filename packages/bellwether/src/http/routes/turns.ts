@@ -1,24 +1,27 @@
 /** Turns: enqueue, list, read, their spans, wait for the end, stop, send a message, continue. */
 import type { IncomingMessage } from 'node:http'
 import { defined, linkAbort } from '@bellwether/base'
-import { Retryable, Terminal } from '@bellwether/protocol'
+import { Terminal } from '@bellwether/protocol'
 import type { TurnRow, TurnTrail } from '@bellwether/protocol/http'
 import { readMessages } from '../../kernel/reads/messages.js'
-import { readChildTurns, readTurnCards, readTurnDetail } from '../../kernel/reads/turn-detail.js'
+import { readChildTurns, readCosts, readTurnCards, readTurnDetail } from '../../kernel/reads/turn-detail.js'
 import { readFollowUp } from '../../kernel/reads/follow-up.js'
 import { readSpans } from '../../kernel/reads/spans.js'
-import { listTurns, readTurn } from '../../kernel/reads/turns.js'
+import { listTurns, readInstructions, readTurn } from '../../kernel/reads/turns.js'
 import { readTurnsDuring } from '../../kernel/reads/turns-during.js'
+import { openChanges } from '../../board/dispatch/evidence/read-changes.js'
 import { changesOfTurn } from '../../board/dispatch/evidence/worktree-work.js'
 import type { Fusion } from '../../view/fusion.js'
-import { linkClient, notFound, type Api, type KernelParts } from '../api.js'
+import { linkClient, noTurn, type Api, type KernelParts } from '../api.js'
 import { callerName, type Grant } from '../auth.js'
 import { once } from '../idempotency.js'
-import { filesOf, type Span } from '../turn-files.js'
+import { turnChanges, withoutDiff } from '../files/turn-changes.js'
+import { filesOf, type Span } from '../files/turn-files.js'
+import { makeShares } from '../shares.js'
 import type { BoardParts } from './board.js'
 
-// Each holds a connection and some memory; above it, clients must poll.
-const waitersMax = 1_000
+// Each holds a connection and some memory; above it, clients must poll. One key leaves places for others.
+const waiters = { total: 1_000, perKey: 500 } as const
 const pollMs = 5_000
 
 export interface TurnParts extends KernelParts {
@@ -28,11 +31,19 @@ export interface TurnParts extends KernelParts {
   readonly board?: Pick<BoardParts, 'dispatcher' | 'projectId'> | undefined
 }
 
+/** A client that waits for the end of a turn, for some seconds. */
+interface Waiter {
+  readonly client: IncomingMessage
+  readonly grant: Grant
+  readonly wait: number
+}
+
 const instant = (time: string | undefined) => (time === undefined ? undefined : new Date(time))
 
 export function turnRoutes(api: Api, parts: TurnParts): void {
   const { kernel, tail, clock } = parts
-  let waiters = 0
+  const changesOf = parts.board && openChanges(parts.board.dispatcher)
+  const places = makeShares('requests that wait for turns', waiters.total, 1_000)
 
   api('POST /projects/:project/agents/:agent/turns', (request, reply) => {
     const { params, body } = request
@@ -59,27 +70,38 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
     })
   })
 
-  api('GET /projects/:project/turns', ({ params, query }) =>
-    listTurns(kernel.db, {
+  api('GET /projects/:project/turns', async ({ params, query }) => {
+    const { turns, cursor } = await listTurns(kernel.db, {
       projectId: params.project,
       status: query.status,
       agentId: query.agent,
       since: instant(query.since),
       until: instant(query.until),
+      endedSince: instant(query.ended_since),
+      endedUntil: instant(query.ended_until),
       error: query.error,
       minCostMicros: query.min_cost_micros,
       text: query.text,
       cursor: query.cursor,
       limit: query.limit,
-    }),
-  )
+    })
+    if (query.summary !== true) return { turns, cursor }
+    const ids = turns.map((turn) => turn.agent_turn_id)
+    const [costs, instructions] = await Promise.all([readCosts(kernel.db, ids), readInstructions(kernel.db, ids)])
+    const summed = turns.map((turn) => ({
+      ...turn,
+      cost_micros: costs.get(turn.agent_turn_id) ?? null,
+      instruction: instructions.get(turn.agent_turn_id) ?? null,
+    }))
+    return { turns: summed, cursor }
+  })
 
   api('GET /projects/:project/turns/:turn', async ({ params, query, raw, grant }) =>
-    detailOf(await turnOf(params.project, params.turn, raw, query.wait ?? 0), grant),
+    detailOf(await turnOf(params.project, params.turn, { client: raw, grant, wait: query.wait ?? 0 }), grant),
   )
 
-  api('GET /projects/:project/turns/:turn/spans', async ({ params, raw }) => {
-    await turnOf(params.project, params.turn, raw, 0)
+  api('GET /projects/:project/turns/:turn/spans', async ({ params }) => {
+    await turnOf(params.project, params.turn)
     return readSpans(kernel.db, params.turn)
   })
 
@@ -87,28 +109,7 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
     const { budget, ...trail } = await readTurnDetail(kernel.db, turn.agent_turn_id)
     const children = await readChildTurns(kernel.db, turn.agent_turn_id)
     const cards = await readTurnCards(kernel.db, turn, trail)
-    const nowMs = clock.wallMs()
-    const files = await filesOf({
-      deliverable: trail.deliverable?.content,
-      span: spanOf(turn, nowMs),
-      fusion: parts.fusion,
-      reaches: (view) => grant.may(view),
-      inWorktree: inWorktree(turn, trail.session_id),
-      async turnsDuring({ from, to }) {
-        const rows = await readTurnsDuring(kernel.db, turn.project_id, new Date(from * 1_000), new Date(to * 1_000))
-        const running = rows.flatMap((row) => {
-          const span = spanOf(row, nowMs)
-          const idle = row.idle.map(([start, end]) => ({ from: start, to: end }))
-          return span === undefined ? [] : [{ agentTurnId: row.agent_turn_id, ...span, idle }]
-        })
-        // A parent is suspended while its child runs.
-        const own = new Set([turn.agent_turn_id, trail.parent?.agent_turn_id])
-        return {
-          idle: running.find(({ agentTurnId }) => agentTurnId === turn.agent_turn_id)?.idle ?? [],
-          others: running.filter(({ agentTurnId }) => !own.has(agentTurnId)),
-        }
-      },
-    })
+    const files = await filesFor(turn, trail, grant)
     return {
       ...turn,
       ...trail,
@@ -125,30 +126,76 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
     }
   }
 
-  /** The board names the session of its turns after the task. */
-  function inWorktree({ agent_turn_id: agentTurnId, project_id: project }: TurnRow, session: string | null) {
-    const { board } = parts
-    if (board?.projectId !== project || session?.startsWith('task-') !== true) return undefined
-    return changesOfTurn(board.dispatcher.board.state.tasks.get(session.slice('task-'.length)), agentTurnId)
+  api('GET /projects/:project/turns/:turn/changes', async ({ params, grant }) => {
+    const turn = await turnOf(params.project, params.turn)
+    const { started_at: startedAt, ended_at: endedAt } = turn
+    if (startedAt === null || endedAt === null) return withoutDiff('the turn has not ended, or never started')
+    const trail = await readTurnDetail(kernel.db, turn.agent_turn_id)
+    const task = taskOf(turn, trail.session_id)
+    if (task?.runs.some((run) => run.agentTurnId === params.turn) === true) {
+      const changes = (await changesOf?.(task)) ?? null
+      const { runId } = task.runs.find((run) => run.agentTurnId === params.turn)!
+      if (changes !== null && changes.runId === runId) {
+        const { runId: _runId, ...shown } = changes
+        return shown
+      }
+      return withoutDiff('the board has the changes of the last run of the task only')
+    }
+    const { git, board } = parts.board?.projectId === params.project ? parts.board.dispatcher : {}
+    if (git === undefined || board === undefined) return withoutDiff('this server does not know the project folder')
+    const { files } = await filesFor(turn, trail, grant)
+    return turnChanges({ root: board.root, git }, { startedAt: new Date(startedAt), endedAt: new Date(endedAt), files })
+  })
+
+  /** The files that a turn may have changed. */
+  function filesFor(
+    turn: TurnRow,
+    trail: Pick<Awaited<ReturnType<typeof readTurnDetail>>, 'deliverable' | 'session_id' | 'parent'>,
+    grant: Grant,
+  ) {
+    const nowMs = clock.wallMs()
+    return filesOf({
+      deliverable: trail.deliverable?.content,
+      span: spanOf(turn, nowMs),
+      fusion: parts.fusion,
+      reaches: (view) => grant.may(view),
+      inWorktree: changesOfTurn(taskOf(turn, trail.session_id), turn.agent_turn_id),
+      async turnsDuring({ from, to }) {
+        const rows = await readTurnsDuring(kernel.db, turn.project_id, new Date(from * 1_000), new Date(to * 1_000))
+        const running = rows.flatMap((row) => {
+          const span = spanOf(row, nowMs)
+          const idle = row.idle.map(([start, end]) => ({ from: start, to: end }))
+          return span === undefined ? [] : [{ agentTurnId: row.agent_turn_id, ...span, idle }]
+        })
+        // A parent is suspended while its child runs.
+        const own = new Set([turn.agent_turn_id, trail.parent?.agent_turn_id])
+        return {
+          idle: running.find(({ agentTurnId }) => agentTurnId === turn.agent_turn_id)?.idle ?? [],
+          others: running.filter(({ agentTurnId }) => !own.has(agentTurnId)),
+        }
+      },
+    })
   }
 
-  async function turnOf(project: string, turnId: string, client: IncomingMessage, wait: number): Promise<TurnRow> {
+  /** The board names the session of its turns after the task. */
+  function taskOf({ project_id: project }: TurnRow, session: string | null) {
+    const { board } = parts
+    if (board?.projectId !== project || session?.startsWith('task-') !== true) return undefined
+    return board.dispatcher.board.state.tasks.get(session.slice('task-'.length))
+  }
+
+  async function turnOf(project: string, turnId: string, waiter?: Waiter): Promise<TurnRow> {
     const turn = await readTurn(kernel.db, project, turnId)
-    if (turn === undefined) throw notFound(`Turn "${turnId}" in project "${project}"`)
-    if (turn.ended_at !== null || wait <= 0) return turn
-    if (waiters >= waitersMax)
-      throw new Retryable(`Too many requests wait for turns: at most ${waitersMax}`, {
-        code: 'busy',
-        afterMs: 1_000,
-        hint: 'read the turn without wait',
-      })
-    waiters += 1
+    if (turn === undefined) throw noTurn(turnId, project)
+    if (turn.ended_at !== null || waiter === undefined || waiter.wait <= 0) return turn
+    const { client, grant, wait } = waiter
+    const leave = places.take(grant.keyId, 1, waiters.perKey)
     const link = linkClient(client, parts.signal)
     try {
       return await untilEnded(project, turn, link.signal, wait)
     } finally {
       link.abort()
-      waiters -= 1
+      leave()
     }
   }
 
@@ -192,7 +239,7 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
       projectId: params.project,
       agentTurnId: params.turn,
       messageId: body.message_id ?? kernel.ids.next(),
-      saidBy: callerName(grant),
+      sender: callerName(grant),
       text: body.text,
       urgent: body.now,
     })
@@ -203,7 +250,7 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
     const { params, body } = request
     return once(kernel, request, reply, params.project, async (inboxId) => {
       const turn = await readTurn(kernel.db, params.project, params.turn)
-      if (turn === undefined) throw notFound(`Turn "${params.turn}" in project "${params.project}"`)
+      if (turn === undefined) throw noTurn(params.turn, params.project)
       const started = await kernel.enqueue({
         ...(await readFollowUp(kernel.db, turn)),
         instruction: body.instruction,

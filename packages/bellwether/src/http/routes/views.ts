@@ -76,7 +76,11 @@ export function viewRoutes(api: Api, parts: ViewParts): void {
   api('GET /views/:view/jobs/:job', async (request) => {
     const view = viewOf(request)
     const job = view.scans.jobs.get(request.params.job)
-    if (job === undefined) throw new Terminal('The job does not exist, or it ended long ago', { code: 'unknown_job' })
+    if (job === undefined)
+      throw new Terminal(`Scan job ${request.params.job} does not exist, or it ended long ago`, {
+        code: 'unknown_job',
+        hint: 'start another scan; its response has the id of its job',
+      })
     return jobResponse(job)
   })
 

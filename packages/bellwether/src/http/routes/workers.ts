@@ -106,9 +106,7 @@ export function workerRoutes(api: Api, parts: WorkerParts): void {
     const messages = seen === undefined ? unread : (await readMessages(kernel.db, params.turn, seen)).map(messageOf)
     return {
       status: 'alive',
-      messages: messages.map(({ seq, saidBy, text, createdAt }) => ({
-        ...{ seq, said_by: saidBy, text, created_at: createdAt },
-      })),
+      messages: messages.map(({ createdAt, ...message }) => ({ ...message, created_at: createdAt })),
     }
   })
 

@@ -16,7 +16,7 @@ export interface KeyGeneration {
 }
 
 /** Whose session it is. */
-export interface SessionOwner extends KeyGeneration {
+interface SessionOwner extends KeyGeneration {
   /** What a person may do whom the identity provider confirmed; `keyId` is then the person's id. */
   readonly person?: Grant
 }

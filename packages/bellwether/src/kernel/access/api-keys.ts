@@ -40,7 +40,7 @@ interface Ports {
 
 const secretBytes = 32
 // More than any installation needs; a server holds all keys in memory.
-export const keysMax = 10_000
+const keysMax = 10_000
 const graceMaxSeconds = 604_800
 // Any number that no other advisory lock in this database uses.
 const firstKeyLock = 0x62_77_02

@@ -1,18 +1,9 @@
 /** The audit log: who did what, kept for the configured number of days. Rows are written in batches and never change. */
 import type { AuditRow } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
+import { scanBack } from '../reads/scan.js'
 
-export interface AuditEntry {
-  /** The key's or person's id, or the user of the command line. */
-  readonly actor: string
-  readonly name?: string | undefined
-  readonly role: string | null
-  readonly address: string | null
-  readonly method: string
-  readonly path: string
-  readonly status: number
-  readonly code: string | null
-}
+export type AuditEntry = Readonly<Omit<AuditRow, 'audit_id' | 'at' | 'name'>> & { readonly name?: string | undefined }
 
 export interface AuditQuery {
   readonly actor?: string | undefined
@@ -20,9 +11,6 @@ export interface AuditQuery {
   readonly before?: number | undefined
   readonly limit: number
 }
-
-// Rows scanned for one page: a filter with few matches returns a cursor instead of scanning everything.
-const scanMax = 20_000
 
 export async function writeAudit(db: Queryable, entries: readonly AuditEntry[]): Promise<void> {
   await db.query({
@@ -34,23 +22,13 @@ export async function writeAudit(db: Queryable, entries: readonly AuditEntry[]):
   })
 }
 
-/** Newest first. The cursor is the last scanned row, or null at the end. */
-export async function readAudit(
-  db: Queryable,
-  query: AuditQuery,
-): Promise<{ rows: AuditRow[]; cursor: number | null }> {
-  const found = await db.query<AuditRow & { readonly edge: number | null }>({
-    name: 'bw_read_audit',
-    text: `with scanned as materialized (select * from resource.audit_log where audit_id < $2
-        order by audit_id desc limit ${scanMax}),
-      page as (select * from scanned l where $1::text is null or l.actor = $1 order by audit_id desc limit $3)
-      select e.edge, p.* from (select case when count(*) = ${scanMax} then min(audit_id) end as edge from scanned) e
-      left join page p on true order by p.audit_id desc`,
-    values: [query.actor ?? null, query.before ?? Number.MAX_SAFE_INTEGER, query.limit],
+/** Newest first. A short page may still have a cursor. */
+export const readAudit = (db: Queryable, { actor, before, limit }: AuditQuery) =>
+  scanBack<AuditRow>(db, {
+    ...{ name: 'bw_read_audit', table: 'resource.audit_log', id: 'audit_id', before, limit },
+    where: '$3::text is null or l.actor = $3',
+    values: [actor ?? null],
   })
-  const rows = found.filter((row) => row.audit_id !== null).map(({ edge: _edge, ...row }) => row)
-  return { rows, cursor: rows.length === query.limit ? rows.at(-1)!.audit_id : (found[0]?.edge ?? null) }
-}
 
 const pruneMax = 5_000
 

@@ -52,10 +52,16 @@ export const closedToWorkers: readonly string[] = [
   'resource.api_keys',
   'resource.audit_log',
   'resource.http_responses',
+  'state.eval_results',
+  'state.eval_runs',
+  'state.eval_suites',
   'state.notices',
   'state.schedule_fires',
   'state.schedules',
   'state.lease_tokens',
+  'state.trend_gauges',
+  'state.trend_progress',
+  'state.trends',
 ]
 
 const rights: Readonly<Record<string, string>> = { select: 'select', all: 'select, insert, update, delete' }
@@ -63,15 +69,20 @@ const rights: Readonly<Record<string, string>> = { select: 'select', all: 'selec
 // Sorts of the verbs stay in memory. Only a superuser can raise the limit.
 const temporaryFilesMax = '256MB'
 
-/** What every role may do by default, and what fills the disk of the database. Superusers may still do it. */
+/** What every role may do by default, also in the databases of each cluster, and what fills the disk of the database. Superusers may still do it. */
 const closeDefaults = `do $$
 declare
   v_function regprocedure;
+  v_database text;
 begin
   execute format('revoke temporary on database %I from public', current_database());
   for v_function in select oid::regprocedure from pg_proc
     where pronamespace = 'pg_catalog'::regnamespace and proname in ('lo_creat', 'lo_create', 'lo_from_bytea') loop
     execute format('revoke execute on function %s from public', v_function);
+  end loop;
+  for v_database in select datname from pg_database d where datname in ('postgres', 'template1')
+    and (datacl is null or exists (select from aclexplode(datacl) where grantee = 0)) loop
+    execute format('revoke all on database %I from public', v_database);
   end loop;
 end $$`
 
@@ -100,6 +111,9 @@ export async function putWorkerRole(db: Database, { name, password }: WorkerRole
     const statements = [
       // A password cannot be a parameter; both values were checked above.
       `${known === undefined ? 'create' : 'alter'} role ${name} with ${flags} password '${password}'`,
+      // A role may change its own settings for good: those that an earlier worker left would stop all later ones.
+      `alter role ${name} reset all`,
+      `do $$ begin execute format('alter role ${name} in database %I reset all', current_database()); end $$`,
       closeDefaults,
       `alter role ${name} set temp_file_limit = '${temporaryFilesMax}'`,
       // The server, its PMO and people's commands keep the rest.

@@ -4,7 +4,7 @@
 import type { Queryable } from '../../ports/database/database.js'
 import { beginning } from '../verbs/events.js'
 
-export interface StepCount {
+interface StepCount {
   readonly phase: string
   readonly seconds: number
   readonly input_tokens: number

@@ -44,7 +44,7 @@ export interface TargetWithoutWorkers {
 // An operator would do nothing different for a longer queue.
 export const depthMax = 100_000
 // A worker signs in with every step of its watchdog (5 s by default); one that missed several is gone.
-const workerGoneSeconds = 60
+export const workerGoneSeconds = 60
 const targetsMax = 50
 
 /** The turn of head `h` waits for a worker: no live worker serves its target, and it was silent for longer than a worker may be. */

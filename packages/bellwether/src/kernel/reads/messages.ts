@@ -7,7 +7,7 @@ import type { TurnMessage } from '../verbs/content/messages.js'
 export async function readMessages(db: Queryable, agentTurnId: string, after = 0): Promise<TurnMessageRow[]> {
   return db.query<TurnMessageRow>({
     name: 'bw_read_messages',
-    text: `select m.seq, m.said_by, m.content as text, m.urgent, m.created_at, m.delivered_at
+    text: `select m.seq, m.sender, m.content as text, m.urgent, m.created_at, m.delivered_at
       from state.turn_messages m where m.agent_turn_id = $1 and m.seq > $2 order by m.seq`,
     values: [agentTurnId, after],
   })
@@ -27,9 +27,9 @@ export async function readWaiting(
   return row ?? { waiting: false, urgent: false }
 }
 
-export const messageOf = ({ seq, said_by: saidBy, text, created_at: createdAt }: TurnMessageRow): TurnMessage => ({
+export const messageOf = ({ seq, sender, text, created_at: createdAt }: TurnMessageRow): TurnMessage => ({
   seq,
-  saidBy,
+  sender,
   text,
   createdAt: new Date(createdAt),
 })

@@ -15,6 +15,10 @@ export interface TurnFilter {
   readonly since?: Date | undefined
   /** Queued before this time. */
   readonly until?: Date | undefined
+  /** Ended at this time or later. */
+  readonly endedSince?: Date | undefined
+  /** Ended before this time. */
+  readonly endedUntil?: Date | undefined
   /** The beginning of the error. */
   readonly error?: string | undefined
   readonly minCostMicros?: number | undefined
@@ -46,9 +50,11 @@ const clockSkewMs = 86_400_000
 
 /** Newest first. */
 export async function listTurns(db: Queryable, query: TurnQuery): Promise<TurnPage> {
-  const { projectId, agentId, status, since, until, error, minCostMicros, text, limit } = query
-  const cursor = firstOf(query.cursor ?? newest, until)
-  const values = [projectId, agentId, cursor, limit, status, since, until, error, minCostMicros, text]
+  const { projectId, agentId, status, since, until, endedSince, endedUntil, error, minCostMicros, text, limit } = query
+  // A turn is queued before it ends.
+  const cursor = firstOf(firstOf(query.cursor ?? newest, until), endedUntil)
+  const filters = [since, until, error, minCostMicros, text, endedSince, endedUntil]
+  const values = [projectId, agentId, cursor, limit, status, ...filters]
   if (status === 'queued') return paged(await db.query<TurnRow>({ ...queuedTurns, values }), limit)
   if (status !== undefined && (headStatuses as readonly string[]).includes(status))
     return paged(await db.query<TurnRow>({ ...activeTurns, values }), limit)
@@ -90,8 +96,9 @@ function paged(turns: readonly TurnRow[], limit: number): TurnPage {
 const wanted = `(select case when right(w::text, 1) = '''' then (w::text || ':*')::tsquery else w end
   from websearch_to_tsquery('simple', $10) w)`
 
-/** Whether turn `i`, a row of the inbox, matches the filters $6 to $10. Cheap ones first. */
+/** Whether turn `i`, a row of the inbox, matches the filters $6 to $12. Cheap ones first. */
 const matches = `($6::timestamptz is null or i.created_at >= $6) and ($7::timestamptz is null or i.created_at < $7)
+    and ($11::timestamptz is null or i.ended_at >= $11) and ($12::timestamptz is null or i.ended_at < $12)
     and ($8::text is null or starts_with(i.error, $8))
     and ($9::bigint is null or (
       select sum(u.cost_micros) from state.agent_steps s cross join lateral state.step_usage(s.metadata - 'charged') u
@@ -122,7 +129,7 @@ const activeTurns = {
 }
 
 const scan = (max: number) => `with scanned as materialized (
-      select i.agent_turn_id, i.project_id, i.agent_id, i.outcome, i.created_at, i.error, i.payload,
+      select i.agent_turn_id, i.project_id, i.agent_id, i.outcome, i.created_at, i.ended_at, i.error, i.payload,
         i.deliverable_card_id
       from state.agent_inbox i
       where i.message_type in ('turn', 'ui_action') and i.agent_turn_id < $3
@@ -149,6 +156,53 @@ export async function readTurn(db: Queryable, projectId: string, agentTurnId: st
     values: [agentTurnId, projectId],
   })
   return turn
+}
+
+// As much as a list shows.
+const instructionMax = 300
+// Boxes that agents share may be long; an instruction is near the end.
+const instructionCards = 20
+
+/** The beginning of the instruction of turns, by id; turns without one are missing. */
+export async function readInstructions(
+  db: Queryable,
+  agentTurnIds: readonly string[],
+): Promise<ReadonlyMap<string, string>> {
+  const rows = await db.query<{ id: string; text: string }>({
+    name: 'bw_read_instructions',
+    text: `select k.id, left(c.text, ${instructionMax}) as text
+      from unnest($1::text[]) as k (id) cross join lateral state.turn_row(k.id) i
+      cross join lateral (select coalesce(c.content ->> 'text', c.content ->> 'instruction') as text
+        from (select x.card_id, x.position from cards.box_cards x where x.box_id = i.payload ->> 'context_box_id'
+          order by x.position desc limit ${instructionCards}) x
+        join cards.cards c on c.card_id = x.card_id
+        where c.type = 'task.instruction' order by x.position desc limit 1) c
+      where c.text is not null`,
+    values: [agentTurnIds],
+  })
+  return new Map(rows.map(({ id, text }) => [id, text]))
+}
+
+/** A turn with what another one needs to repeat it. */
+export interface RepeatableTurn extends TurnRow {
+  readonly context_box_id: string | null
+  readonly session_id: string | null
+}
+
+/** Turns that do not exist in the project are left out. */
+export function readTurnsToRepeat(
+  db: Queryable,
+  projectId: string,
+  agentTurnIds: readonly string[],
+): Promise<RepeatableTurn[]> {
+  return db.query<RepeatableTurn>({
+    name: 'bw_read_turns_to_repeat',
+    text: `select t.*, i.payload ->> 'context_box_id' as context_box_id, i.payload ->> 'session_id' as session_id
+      from unnest($2::text[]) k cross join lateral state.turn_row(k) i
+      cross join lateral (select * from state.turns t where t.agent_turn_id = i.agent_turn_id) t
+      where i.project_id = $1`,
+    values: [projectId, agentTurnIds],
+  })
 }
 
 /** A turn and its result, found by the inbox id that the caller chose when it enqueued the turn. */

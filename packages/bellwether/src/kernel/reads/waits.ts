@@ -2,6 +2,7 @@
 import type { InterventionRow, QuestionRow, ToolResult } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
 import { askPerson } from '../pmo-tools.js'
+import { scanBack } from './scan.js'
 
 /** The results of a turn's latest step that suspended, in the order of its tool calls. */
 export async function readResults(db: Queryable, agentTurnId: string): Promise<ToolResult[]> {
@@ -67,29 +68,15 @@ export interface InterventionQuery {
   readonly limit: number
 }
 
-// Rows scanned for one page, whatever the filter.
-const scanMax = 20_000
-
 /** Newest first. A short page may still have a cursor. */
 export async function listInterventions(
   db: Queryable,
-  query: InterventionQuery,
-): Promise<{ interventions: InterventionRow[]; cursor: number | null }> {
-  const found = await db.query<InterventionRow & { readonly edge: number | null }>({
-    name: 'bw_list_interventions',
-    text: `with scanned as materialized (
-        select * from state.interventions where intervention_id < $3 order by intervention_id desc limit ${scanMax}),
-      page as (select * from scanned l where ($1::text is null or l.project_id = $1)
-        and ($2::text is null or l.kind = $2)
-        order by intervention_id desc limit $4)
-      select e.edge, p.* from (select case when count(*) = ${scanMax} then min(intervention_id) end as edge
-        from scanned) e
-      left join page p on true order by p.intervention_id desc`,
-    values: [query.projectId ?? null, query.kind ?? null, query.before ?? Number.MAX_SAFE_INTEGER, query.limit],
+  { projectId, kind, before, limit }: InterventionQuery,
+): Promise<{ readonly interventions: readonly InterventionRow[]; readonly cursor: number | null }> {
+  const { rows, cursor } = await scanBack<InterventionRow & { readonly counted: boolean }>(db, {
+    ...{ name: 'bw_list_interventions', table: 'state.interventions', id: 'intervention_id', before, limit },
+    where: '($3::text is null or l.project_id = $3) and ($4::text is null or l.kind = $4)',
+    values: [projectId ?? null, kind ?? null],
   })
-  const interventions = found
-    .filter((row) => row.intervention_id !== null)
-    .map(({ edge: _edge, ...row }) => row as InterventionRow)
-  const cursor = interventions.length === query.limit ? interventions.at(-1)!.intervention_id : (found[0]?.edge ?? null)
-  return { interventions, cursor }
+  return { interventions: rows.map(({ counted: _counted, ...row }) => row), cursor }
 }

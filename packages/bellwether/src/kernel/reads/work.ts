@@ -3,36 +3,16 @@
  * of the agent (T6.2), then the cards: the context that the caller gave, the turn's own cards, and of earlier turns what the agent's
  * memory allows (T9.3). Bounded in bytes, however long the agent's history is: the oldest cards are left out and `truncated` is set.
  */
-import type { agentStatuses, Memory } from '@bellwether/protocol'
+import type { WorkerTurn } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
 import type { Fence } from '../verdict.js'
 import { readBoxWithin, type BoxBounds, type CardsWithin } from './cards.js'
 import { readMemory } from './memory.js'
 
-export interface TurnProfile {
-  readonly profile_id: string
-  readonly name: string
-  readonly spec: Readonly<Record<string, unknown>>
-}
-
-export interface TurnTool {
-  readonly tool_name: string
-  readonly description: string
-  readonly parameters: unknown
-  readonly after_execution: string
-  readonly options: Readonly<Record<string, unknown>>
-}
-
+export type TurnProfile = Readonly<NonNullable<WorkerTurn['profile']>>
+export type TurnTool = Readonly<WorkerTurn['tools'][number]>
 /** The roster entry of the turn's agent. */
-export interface TurnAgent {
-  readonly agent_id: string
-  readonly profile_id: string | null
-  readonly worker_target: string
-  readonly status: (typeof agentStatuses)[number]
-  /** What its turns know of earlier turns. */
-  readonly memory: Memory
-  readonly metadata: Readonly<Record<string, unknown>>
-}
+export type TurnAgent = Readonly<NonNullable<WorkerTurn['agent']>>
 
 /** What the head and the roster say about a running turn. */
 interface TurnSetup {
@@ -146,7 +126,7 @@ export interface TurnOwner {
   readonly lease: TurnLease | null
 }
 
-export interface TurnLease {
+interface TurnLease {
   readonly tokenHash: Buffer
   /** Of the claim before. */
   readonly previousHash: Buffer | null

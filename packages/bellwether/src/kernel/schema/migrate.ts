@@ -40,7 +40,7 @@ export function migrations(): SqlFile[] {
 }
 
 /** Every function of the kernel (`create or replace` statements only), then the planner settings of the functions. */
-export function verbs(): SqlFile[] {
+function verbs(): SqlFile[] {
   const planner = readFileSync(new URL('schema/planner.sql', kernelFolder), 'utf8')
   return [...sqlFiles(new URL('verbs/', kernelFolder)), { name: 'planner', text: planner }]
 }

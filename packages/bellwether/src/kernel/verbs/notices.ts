@@ -15,7 +15,7 @@ export interface NewNotice {
   readonly openToolCallId?: string | undefined
 }
 
-export interface NoticeContent {
+interface NoticeContent {
   readonly text: string
   /** The path of the item in the dashboard. */
   readonly path?: string | undefined

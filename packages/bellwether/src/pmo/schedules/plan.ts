@@ -17,7 +17,7 @@ export interface Plan {
   readonly nextMs: number | undefined
 }
 
-export interface SkippedInstants {
+interface SkippedInstants {
   /** The newest of them. */
   readonly instantMs: number
   readonly count: number
@@ -25,7 +25,7 @@ export interface SkippedInstants {
 }
 
 // An instant that is decided about within this time was not missed: a PMO may restart.
-export const graceMs = 60_000
+const graceMs = 60_000
 // More missed instants are not counted.
 const missedCountMax = 1_000
 

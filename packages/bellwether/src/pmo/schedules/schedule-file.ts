@@ -1,5 +1,6 @@
 /** Reads `schedules/NAME.toml`. A problem names the file, the line, the key, what is expected and an example. Pure. */
 import { basename } from 'node:path'
+import { valueAt } from '@bellwether/base'
 import { scheduleFile, scheduleName, type ScheduleDefinition } from '@bellwether/protocol/http'
 import type { z } from 'zod'
 import { nearest } from '../../settings/nearest.js'
@@ -51,11 +52,7 @@ function problemsOf(issue: z.core.$ZodIssue, values: unknown, at: (key: string) 
       const meant = nearest(key, path === 'task' ? taskKeys : keys)
       return `${at(full)}: unknown key "${full}"; did you mean "${path === '' ? '' : `${path}.`}${meant}"?`
     })
-  const value = issue.path.reduce<unknown>(
-    (inner, key) =>
-      typeof inner === 'object' && inner !== null ? (inner as Record<PropertyKey, unknown>)[key] : undefined,
-    values,
-  )
+  const value = valueAt(values, issue.path)
   const rule = issue.message.replace(/^Invalid (?:input|option): /, '')
   const found = value === undefined ? '' : ` (got ${(JSON.stringify(value) ?? '').slice(0, shownMax)})`
   return [`${at(path)}: "${path}": ${rule}${found}`]

@@ -3,7 +3,7 @@
  * with their turns in one transaction, by the clock of the database. Any number of PMOs may step at the same time; one that dies
  * leaves nothing or everything.
  */
-import { errorMessage, type Log } from '@bellwether/base'
+import { defined, errorMessage, type Log } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { ScheduleDefinition } from '@bellwether/protocol/http'
 import type { Kernel } from '../../kernel/kernel.js'
@@ -95,7 +95,7 @@ async function stopReplaced(kernel: SchedulerOptions['kernel']): Promise<number>
   return replaced.length
 }
 
-export const nameOf = ({ project_id: projectId, schedule_id: schedule }: LockedSchedule): ScheduleName => ({
+const nameOf = ({ project_id: projectId, schedule_id: schedule }: LockedSchedule): ScheduleName => ({
   projectId,
   schedule,
 })
@@ -176,7 +176,7 @@ function rowOf(
     const turn = turnRow(ids, {
       ...{ projectId, agentId: agent, instruction },
       payload: { schedule, instant: instant.toISOString() },
-      ...(sessionId === undefined ? {} : { sessionId }),
+      ...defined({ sessionId }),
       ...(budget === undefined ? {} : { budget: limitsOf(budget) }),
     })
     return { turn }
@@ -188,9 +188,5 @@ function rowOf(
 
 function limitsOf(budget: NonNullable<ScheduleDefinition['budget']>) {
   const { max_tokens: tokens, max_cost_micros: costMicros, max_wall_ms: wallMs } = budget
-  return {
-    ...(tokens === undefined ? {} : { tokens }),
-    ...(costMicros === undefined ? {} : { costMicros }),
-    ...(wallMs === undefined ? {} : { wallMs }),
-  }
+  return { ...defined({ tokens, costMicros, wallMs }) }
 }

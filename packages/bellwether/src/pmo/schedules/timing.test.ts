@@ -31,6 +31,9 @@ it.each([
   // By 30 minutes: from 02:00 to 02:30 on October 3 and back from 02:00 to 01:30 on April 4.
   ['Australia/Lord_Howe', '15 2 * * *', '2027-10-02T00:00Z', ['2027-10-02T15:30Z', '2027-10-03T15:15Z']],
   ['Australia/Lord_Howe', '45 1 * * *', '2027-04-03T00:00Z', ['2027-04-03T14:45Z', '2027-04-04T15:15Z']],
+  // The clock jumps from 00:00 to 01:00 on April 30, and goes back from 01:00 to 00:00 on October 31.
+  ['Africa/Cairo', '30 0 * * *', '2027-04-28T12:00Z', ['2027-04-28T22:30Z', '2027-04-29T22:00Z', '2027-04-30T21:30Z']],
+  ['Atlantic/Azores', '0 0 * * *', '2027-10-30T12:00Z', ['2027-10-31T00:00Z', '2027-11-01T01:00Z']],
   // No daylight saving time; half and quarter hours.
   ['Asia/Tokyo', '30 2 * * *', '2027-03-27T00:00Z', ['2027-03-27T17:30Z', '2027-03-28T17:30Z']],
   ['Asia/Kathmandu', '0 0 * * *', '2027-03-27T00:00Z', ['2027-03-27T18:15Z', '2027-03-28T18:15Z']],
@@ -62,8 +65,22 @@ it('fires a repeating local time in both passes of a repeated hour, and not in a
   ])
 })
 
-const zones = ['Europe/Berlin', 'America/New_York', 'Australia/Lord_Howe', 'Asia/Tokyo', 'America/Sao_Paulo', 'UTC']
-const patterns = ['30 2 * * *', '*/15 * * * *', '45 1 * * 0', '0 0 1 * *', '15 2 * * *', '10,40 1-3 * * *', '@hourly']
+// In Cairo, Havana and on the Azores the clock changes at midnight.
+const zones = [
+  ...['Europe/Berlin', 'America/New_York', 'Australia/Lord_Howe', 'Asia/Tokyo', 'America/Sao_Paulo', 'UTC'],
+  ...['Africa/Cairo', 'America/Havana', 'Atlantic/Azores'],
+]
+const patterns = [
+  '30 2 * * *',
+  '0 0 * * *',
+  '30 0 * * *',
+  '*/15 * * * *',
+  '45 1 * * 0',
+  '0 0 1 * *',
+  '15 2 * * *',
+  '10,40 1-3 * * *',
+  '@hourly',
+]
 
 it('finds the same instants backward as forward, each once and in order, around every change of the clocks', () => {
   const from = Date.UTC(2027, 0, 1)

@@ -51,7 +51,7 @@ function from(timing: Timing, startMs: number): Timing {
 }
 
 /** `90s`, `15m`, `6h`, `1d`, or several of them as in `1h30m`. */
-export function intervalMs(text: string): number | undefined {
+function intervalMs(text: string): number | undefined {
   if (!/^(?:\d{1,9}[smhd])+$/.test(text)) return undefined
   let sum = 0
   for (const [, count, unit] of text.matchAll(/(\d+)([smhd])/g))

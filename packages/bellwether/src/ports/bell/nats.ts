@@ -3,29 +3,19 @@
  * the server reads them, are dropped and counted instead of buffered. After every connection, once the server has the
  * subscriptions, all listeners are called without a ring. ports/stream publishes durable events.
  */
-import { type Clock, type Log, parseJson, type Random, systemClock, systemRandom } from '@bellwether/base'
+import { defined } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Msg, Subscription } from '@nats-io/transport-node'
 import { headers } from '@nats-io/transport-node'
-import type { NatsAddress, NatsSession } from '../connections/nats.js'
-import { keepNatsConnected } from '../connections/nats.js'
+import type { NatsOptions, NatsSession } from '../connections/nats.js'
+import { jsonOf, keepNatsConnected } from '../connections/nats.js'
 import { exchangeTimeoutMs } from '../retry.js'
 import type { Ring } from './bell.js'
 import { checkPattern, isSubject, isTraceparent, makeRing, payloadText, notifyListener } from './ring.js'
 import type { Listener, MonitoredBell } from './ring.js'
 
-export interface NatsBellOptions extends NatsAddress {
-  readonly log: Log
-  /** Shown by the server's monitoring. */
-  readonly name?: string
-  readonly clock?: Clock
-  readonly random?: Random
-}
-
 // The most rings in the client's buffer during one flush: 10,000 rings of about 300 bytes are 3 MB.
 const unreadMax = 10_000
-// Our messages are smaller; a larger one is forged and is not parsed.
-const parseMaxBytes = 64 * 1024
 
 /** The rings sent on one connection; the server has not confirmed `unread` of them. */
 interface Outgoing {
@@ -34,20 +24,19 @@ interface Outgoing {
   confirming: Promise<void> | undefined
 }
 
-export function natsBell(options: NatsBellOptions): MonitoredBell {
-  const { log, clock = systemClock, random = systemRandom, name = 'bellwether bell' } = options
+export function natsBell(options: NatsOptions): MonitoredBell {
+  const { log } = options
   const listeners = new Map<Listener, Subscription | undefined>()
   const counts = { sent: 0, coalesced: 0, dropped: 0, failed: 0, trips: 0 }
   let outgoing: Outgoing | undefined
   let announced = Promise.resolve()
   let closed = false
-  const keeper = keepNatsConnected({ servers: options.servers, tls: options.tls, name, log, clock, random, onOpen })
+  const keeper = keepNatsConnected({ name: 'bellwether bell', ...options }, onOpen)
   // Rings sent before the first try to connect has ended wait for its end.
   const firstTry = keeper.settled()
 
   function receive(listener: Listener, message: Msg): void {
-    const payload = message.data.length <= parseMaxBytes ? parseJson(Buffer.from(message.data).toString()) : undefined
-    notifyListener(listener, makeRing(message.subject, payload, message.headers?.get('traceparent')), log)
+    notifyListener(listener, makeRing(message.subject, jsonOf(message), message.headers?.get('traceparent')), log)
   }
 
   function subscribe(session: NatsSession, listener: Listener): void {
@@ -82,7 +71,7 @@ export function natsBell(options: NatsBellOptions): MonitoredBell {
   function publish(session: NatsSession, ring: Ring): void {
     const trace = isTraceparent(ring.traceparent) ? headers() : undefined
     if (ring.traceparent !== undefined) trace?.set('traceparent', ring.traceparent)
-    session.nats.publish(ring.subject, payloadText(ring, log), trace === undefined ? {} : { headers: trace })
+    session.nats.publish(ring.subject, payloadText(ring, log), defined({ headers: trace }))
   }
 
   /** Waits until the server has read everything sent, with one flush at a time. */

@@ -15,7 +15,7 @@ const intervalMs = 5
 
 const severalText = "select pg_notify('bw', x) from unnest($1::text[]) x"
 
-export interface Message {
+interface Message {
   /** Of the waiting messages with this key, one is sent. */
   readonly key: string
   readonly text: string

@@ -1,6 +1,6 @@
 /**
  * What the chunk adapters have in common: the buffer of outgoing chunks and the set of subscribers. A subscriber that throws
- * harms no other. The adapter sends batches and receives chunks.
+ * does not affect the others. The adapter sends batches and receives chunks.
  */
 import { InvalidInput } from '@bellwether/protocol'
 import { checkPattern } from '../bell/ring.js'

@@ -2,19 +2,12 @@
  * Sends chunks on core NATS without storing them. While the server is unavailable or does not read, chunks are dropped and
  * counted instead of buffered. Subscriptions are renewed after every reconnection.
  */
-import { type Clock, type Log, parseJson, type Random, systemClock, systemRandom } from '@bellwether/base'
+import { systemClock } from '@bellwether/base'
 import type { Subscription } from '@nats-io/transport-node'
 import { isSubject } from '../bell/ring.js'
-import { keepNatsConnected, type NatsAddress, type NatsSession } from '../connections/nats.js'
+import { jsonOf, keepNatsConnected, type NatsOptions, type NatsSession } from '../connections/nats.js'
 import { openChunkStream, type Subscriber } from './chunk-stream.js'
 import { readChunk, type Chunks } from './chunks.js'
-
-export interface NatsChunksOptions extends NatsAddress {
-  readonly log: Log
-  readonly name?: string
-  readonly clock?: Clock
-  readonly random?: Random
-}
 
 // Short enough that a reader sees a continuous stream.
 const waitMs = 50
@@ -22,14 +15,12 @@ const textMaxBytes = 4_096
 // One flush confirms a batch: at most 1 MB, well below the client's buffer limit.
 const batchMax = 256
 const flushMs = 5_000
-// Our messages are smaller; a larger one is forged and is not parsed.
-const parseMaxBytes = 64 * 1_024
 
-export function natsChunks(options: NatsChunksOptions): Chunks {
-  const { log, clock = systemClock, random = systemRandom, name = 'bellwether chunks' } = options
+export function natsChunks(options: NatsOptions): Chunks {
+  const { log, clock = systemClock } = options
   const subscribers = new Set<Subscriber>()
   const subscriptions = new Map<Subscriber, Subscription>()
-  const keeper = keepNatsConnected({ servers: options.servers, tls: options.tls, name, log, clock, random, onOpen })
+  const keeper = keepNatsConnected({ name: 'bellwether chunks', ...options }, onOpen)
 
   function onOpen(session: NatsSession): void {
     for (const subscriber of subscribers) subscribe(session, subscriber)
@@ -40,8 +31,7 @@ export function natsChunks(options: NatsChunksOptions): Chunks {
     const subscription = session.nats.subscribe(pattern, {
       callback(error, message) {
         if (error !== null) return log.warn({ err: error, pattern }, 'chunk subscription failed')
-        const small = message.data.length <= parseMaxBytes
-        const chunk = small ? readChunk(parseJson(Buffer.from(message.data).toString())) : undefined
+        const chunk = readChunk(jsonOf(message))
         if (chunk !== undefined) subscriber.onChunk(chunk, message.subject)
       },
     })

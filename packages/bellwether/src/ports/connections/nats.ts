@@ -3,9 +3,9 @@
  * are not buffered and sent later, and requests in flight fail as soon as the connection closes. The owner subscribes again
  * after a reconnection.
  */
-import { defined, type Clock, type Log, type Random } from '@bellwether/base'
+import { defined, parseJson, systemClock, systemRandom, type Clock, type Log, type Random } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import type { ConnectionOptions, NatsConnection } from '@nats-io/transport-node'
+import type { ConnectionOptions, Msg, NatsConnection } from '@nats-io/transport-node'
 import { connect } from '@nats-io/transport-node'
 import type { Connection, ConnectionKeeper } from './connection-keeper.js'
 import { keepConnected } from './connection-keeper.js'
@@ -28,20 +28,28 @@ export interface NatsTls {
 }
 
 /** How to reach the servers. */
-export interface NatsAddress {
+interface NatsAddress {
   /** One or several `nats://[user:password@]host:port`, as a list or separated by commas. */
   readonly servers: string | readonly string[]
   /** Absent: TLS only if a URL begins with tls:// or the server asks for it, with the authorities of Node. */
   readonly tls?: NatsTls | undefined
 }
 
-export interface NatsKeeperOptions extends NatsAddress {
-  readonly name: string
+/** What every adapter on NATS takes. */
+export interface NatsOptions extends NatsAddress {
   readonly log: Log
-  readonly clock: Clock
-  readonly random: Random
-  readonly onOpen?: (session: NatsSession) => void
+  /** Shown by the server's monitoring. */
+  readonly name?: string
+  readonly clock?: Clock
+  readonly random?: Random
 }
+
+// Messages of Bellwether are smaller; a larger one is forged and is not parsed.
+const parseMaxBytes = 64 * 1_024
+
+/** The JSON of a message; undefined if it has none. */
+export const jsonOf = ({ data }: Pick<Msg, 'data'>): unknown =>
+  data.length <= parseMaxBytes ? parseJson(Buffer.from(data).toString()) : undefined
 
 function parseServer(text: string): URL {
   try {
@@ -69,15 +77,18 @@ export function connectionOptions(servers: string | readonly string[], tls?: Nat
   return options
 }
 
-export function keepNatsConnected(options: NatsKeeperOptions): ConnectionKeeper<NatsSession> {
-  const { log, clock, name } = options
+export function keepNatsConnected(
+  options: NatsOptions & { readonly name: string },
+  onOpen?: (session: NatsSession) => void,
+): ConnectionKeeper<NatsSession> {
+  const { log, name, clock = systemClock, random = systemRandom } = options
   const target = connectionOptions(options.servers, options.tls)
   return keepConnected<NatsSession>({
     what: `${name} (NATS)`,
     log,
     clock,
-    random: options.random,
-    ...(options.onOpen === undefined ? {} : { onOpen: options.onOpen }),
+    random,
+    ...defined({ onOpen }),
     async open() {
       const nats = await connect({
         ...target,

@@ -120,7 +120,9 @@ function initdbFailed(output: string): Terminal {
   const full = output.includes('No space left on device')
   return new Terminal(`Cannot create the database: ${output.slice(-2_000)}`, {
     code: full ? 'disk_full' : 'initdb_failed',
-    hint: full ? 'Free some disk space, then start again. Partial files were removed.' : 'Partial files were removed.',
+    hint: full
+      ? 'Free some disk space, then start again. Partial files were removed.'
+      : 'Correct the cause, then start again. Partial files were removed.',
   })
 }
 

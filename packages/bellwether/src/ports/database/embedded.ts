@@ -39,7 +39,7 @@ export interface Embedded {
   stop(): Promise<void>
 }
 
-export interface EmbeddedExit {
+interface EmbeddedExit {
   /** False after `stop()`. */
   readonly unexpected: boolean
   readonly reason: string

@@ -22,13 +22,13 @@ export interface LogFile {
   readonly close: () => Promise<void>
 }
 
-export type Read =
+type Read =
   | { readonly found: 'bytes'; readonly bytes: Buffer }
   | { readonly found: 'missing' }
   | { readonly found: 'too_large' }
   | { readonly found: 'no_file' }
 
-export interface Entry {
+interface Entry {
   readonly kind: 'file' | 'folder' | 'link' | 'other'
   readonly identity: string
   readonly size: number

@@ -4,9 +4,9 @@
  * the git processes of a Bellwether process that was killed.
  */
 import { spawn } from 'node:child_process'
-import { accessSync, constants } from 'node:fs'
+import { accessSync, constants, existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
-import { environment, hasCode } from '@bellwether/base'
+import { defined, environment, hasCode } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
 import { signalTo } from '../processes/kill-tree.js'
 
@@ -108,7 +108,7 @@ function environmentOf({ env = {}, config = [] }: GitCall): Record<string, strin
   return {
     PATH,
     HOME,
-    ...(TMPDIR === undefined ? {} : { TMPDIR }),
+    ...defined({ TMPDIR }),
     LC_ALL: 'C.UTF-8',
     GIT_CONFIG_NOSYSTEM: '1',
     GIT_CONFIG_GLOBAL: '/dev/null',
@@ -227,6 +227,8 @@ const locked = (name: string, cwd: string, stderr: string) =>
   })
 
 function notStarted(error: Error, program: string, cwd: string): Terminal {
+  if (!existsSync(cwd))
+    return new Terminal(`Cannot run git in ${cwd}: the folder does not exist`, { code: 'git_failed', cause: error })
   const isMissing = hasCode(error, 'ENOENT')
   return new Terminal(`Cannot start ${program} in ${cwd}: ${error.message}`, {
     code: isMissing ? 'git_missing' : 'git_failed',

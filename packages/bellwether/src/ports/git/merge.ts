@@ -6,19 +6,19 @@
 import { readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { hasCode } from '@bellwether/base'
-import { InvalidInput, Terminal } from '@bellwether/protocol'
-import { commitOf, forkPoint, isIn, listWorktrees, tipsOf, type Tip } from './repository.js'
+import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
+import { commitOf, forkPoint, isIn, isRebasing, listWorktrees, tipsOf, type Tip } from './repository.js'
 import { identity } from './git.js'
 import { attach, forkOf, keepUncommitted, mergeMark, unmergedIn } from './snapshot.js'
 import { noWorktree, type Place, type TaskName, type UsablePlace } from './place.js'
 
-export type Candidate =
+type Candidate =
   /** The base has the change already, or the task changed nothing. */
   | { readonly is: 'merged'; readonly base: string }
   | { readonly is: 'candidate'; readonly commit: string; readonly base: string }
   | { readonly is: 'conflict'; readonly files: readonly string[]; readonly base: string }
 
-export type Published =
+type Published =
   | { readonly is: 'published' }
   /** The base is no longer the commit that the candidate was made from. */
   | { readonly is: 'moved' }
@@ -83,7 +83,10 @@ export function merges(
       const { repository, record } = found
       const { git } = repository
       const message = `bellwether: merge ${task.taskId}`
-      const at = (await listWorktrees(repository)).find((one) => one.branch === record.base)
+      const worktrees = await listWorktrees(repository)
+      const busy = worktrees.find(({ path }) => isRebasing(path, record.base))
+      if (busy !== undefined) throw rebasing(task.taskId, record.base, busy.path)
+      const at = worktrees.find((one) => one.branch === record.base)
       if (at === undefined) {
         const done = await git(['update-ref', '-m', message, record.base, commit, base], {
           writes: true,
@@ -124,6 +127,13 @@ const baseGone = (taskId: string, base: string) =>
     code: 'base_gone',
     hint: `Create the branch again and run bellwether task merge ${taskId}, or keep the change on its branch with bellwether task keep ${taskId}.`,
   })
+
+/** Git would not let the person finish the rebase of a branch that has moved. */
+const rebasing = (taskId: string, base: string, folder: string) =>
+  new Retryable(
+    `Cannot merge task "${taskId}": a rebase of its base branch "${short(base)}" is in progress in ${folder}.`,
+    { code: 'git_busy', hint: `Finish or abort the rebase, then run bellwether task merge ${taskId}.` },
+  )
 
 /**
  * The worktree at the accepted commit, whatever a killed process or a person left in it. What a person left is kept under a ref; the mark says

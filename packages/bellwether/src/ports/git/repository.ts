@@ -2,11 +2,12 @@
  * Finds the git repository of a folder, and calls git in it. The settings that name programs (filters, merge drivers, text
  * conversions) are read before each use and switched off, because an agent can change them.
  */
-import { statSync } from 'node:fs'
-import { resolve } from 'node:path'
+import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { defined, hasCode } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
 import { runGit, type GitAnswer, type GitCall, type Setting } from './git.js'
-import { topOf } from './workspace-folder.js'
+import { commonOf, linkedGitDir, topOf } from './workspace-folder.js'
 
 export interface Repository {
   /** The folder of the checked-out files. */
@@ -62,15 +63,16 @@ interface Location {
   readonly prefix: string
 }
 
-/** By folder. A location holds while the entry `.git` above the folder is the same. */
-const locations = new Map<string, { readonly entry: string; readonly location: Location }>()
+/** By folder. A location holds while what git reads to find it is the same: an agent can change it. */
+const locations = new Map<string, { readonly sources: string; readonly location: Location }>()
 // A process has one or two task roots.
 const locationsMax = 100
 
 async function locate(folder: string, timeoutMs: number, owner: GitCall['owner']): Promise<Location | undefined> {
-  const entry = entryAbove(folder)
+  const sources = sourcesOf(folder)
   const known = locations.get(folder)
-  if (entry !== undefined && known?.entry === entry) return known.location
+  if (sources !== undefined && known?.sources === sources) return known.location
+  locations.delete(folder)
   const found = await runGit({
     args: ['rev-parse', '--show-toplevel', '--git-common-dir', '--show-prefix'],
     cwd: folder,
@@ -80,19 +82,45 @@ async function locate(folder: string, timeoutMs: number, owner: GitCall['owner']
   })
   if (found.code === notFound) return undefined
   const [top = '', commonDir = '', prefix = ''] = found.stdout.split('\n')
+  const above = topOf(realpathSync(folder))
+  if (above !== undefined && realpathSync(top) !== above) throw filesElsewhere(above, top)
   const location = { top, common: resolve(folder, commonDir), prefix }
   if (locations.size >= locationsMax) locations.clear()
-  if (entry !== undefined) locations.set(folder, { entry, location })
+  if (sources !== undefined) locations.set(folder, { sources, location })
   return location
 }
 
-/** Identifies the entry `.git` of the repository: a folder, or a file that names one. */
-function entryAbove(folder: string): string | undefined {
+/** The entry `.git` above the folder and the settings of its repository. Git looks for the files of a checkout in no included file. */
+function sourcesOf(folder: string): string | undefined {
   const top = topOf(folder)
   if (top === undefined) return undefined
-  const entry = statSync(resolve(top, '.git'))
-  return [top, entry.dev, entry.ino, ...(entry.isFile() ? [entry.ctimeMs, entry.size] : [])].join(' ')
+  const path = join(top, '.git')
+  try {
+    const { dev, ino } = statSync(path)
+    const gitDir = linkedGitDir(top) ?? path
+    const common = commonOf(top)
+    const settings = [join(common, 'config'), join(gitDir, 'config.worktree')].map(textOf)
+    return [top, dev, ino, gitDir, common, ...settings].join('\0')
+  } catch {
+    return undefined // git says what is wrong with the repository
+  }
 }
+
+function textOf(path: string): string {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    if (hasCode(error, 'ENOENT')) return ''
+    throw error
+  }
+}
+
+/** Changes of a task would be merged into files outside the project. */
+const filesElsewhere = (folder: string, top: string) =>
+  new Terminal(`Cannot use git in ${folder}: the setting "core.worktree" says that its files are in ${top}`, {
+    code: 'files_elsewhere',
+    hint: 'Run git config --unset core.worktree there, or use the folder that has the files.',
+  })
 
 /** The same repository; git is called in the worktree unless a call names another folder. */
 export const inside = (repository: Repository, worktree: string): Repository => ({
@@ -152,7 +180,7 @@ export const items = (text: string): string[] => text.split('\0').filter((item) 
 export async function commitOf({ git }: Repository, revision: string, cwd?: string): Promise<string | undefined> {
   const found = await git(['rev-parse', '-q', '--verify', `${revision}^{commit}`], {
     answers: [0, 1, notFound],
-    ...(cwd === undefined ? {} : { cwd }),
+    ...defined({ cwd }),
   })
   return found.code === 0 ? found.stdout.trim() : undefined
 }
@@ -192,11 +220,18 @@ export interface CheckedOut {
   readonly branch?: string
 }
 
+/** Without those whose folder a person has deleted. */
 export async function listWorktrees({ git }: Repository): Promise<readonly CheckedOut[]> {
   const { stdout } = await git(['worktree', 'list', '--porcelain'])
   return stdout.split('\n\n').flatMap((block) => {
     const path = /^worktree (.*)$/m.exec(block)?.[1]
     const branch = /^branch (.*)$/m.exec(block)?.[1]
-    return path === undefined ? [] : [{ path, ...(branch === undefined ? {} : { branch }) }]
+    return path === undefined || !existsSync(path) ? [] : [{ path, ...defined({ branch }) }]
   })
+}
+
+/** Whether a rebase of the branch is in progress there: HEAD is detached, and the branch moves when the rebase ends. */
+export function isRebasing(worktree: string, branch: string): boolean {
+  const gitDir = linkedGitDir(worktree) ?? join(worktree, '.git')
+  return ['rebase-merge', 'rebase-apply'].some((state) => textOf(join(gitDir, state, 'head-name')).trim() === branch)
 }

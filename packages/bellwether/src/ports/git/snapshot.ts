@@ -15,11 +15,13 @@ export interface ChangedFile {
   readonly how: 'changed' | 'deleted'
 }
 
-export type Snapshot =
+type Snapshot =
   | {
       /** All work of the task, including what was not committed. */
       readonly commit: string
-      /** What differs between the base and the commit. */
+      /** The commit where the task left its base. */
+      readonly from: string
+      /** What differs between these commits. */
       readonly files: readonly ChangedFile[]
     }
   /** What the agent did not finish, in words. */
@@ -54,7 +56,8 @@ export function snapshots(mustFind: (task: TaskName) => Promise<UsablePlace>): S
       const commit = (await commitOf(repository, 'HEAD')) ?? record.fork
       const tip = (await tipsOf(repository, [place.branch])).get(place.branch)?.commit
       await attach(place, { tip, commit })
-      return { commit, files: await filesBetween(place, commit) }
+      const from = await forkOf(place, commit)
+      return { commit, from, files: await filesBetween(repository, from, commit) }
     },
   }
 }
@@ -125,9 +128,7 @@ export async function forkOf({ repository, record }: Place, commit: string): Pro
   return (await forkPoint(repository, commit, record.base)) ?? record.fork
 }
 
-async function filesBetween(place: Place, commit: string): Promise<readonly ChangedFile[]> {
-  const { repository } = place
-  const from = await forkOf(place, commit)
+async function filesBetween(repository: Repository, from: string, commit: string): Promise<readonly ChangedFile[]> {
   const args = ['diff', '--name-status', '-z', '--no-renames', '--no-ext-diff', '--no-textconv', from, commit]
   const parts = items((await repository.git(args)).stdout)
   const found: ChangedFile[] = []

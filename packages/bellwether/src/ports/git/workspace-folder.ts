@@ -19,15 +19,14 @@ export function workspaceOf(root: string, payload: Readonly<Record<string, unkno
   const real = realpathSync(root)
   const top = topOf(real)
   if (top === undefined) throw refuse(`${real} is not in a git repository`)
-  let link: string
+  let gitDir: string | undefined
   try {
-    link = readFileSync(join(worktree, '.git'), 'utf8')
+    gitDir = linkedGitDir(worktree)
   } catch (error) {
     throw refuse(hasCode(error, 'ENOENT') ? 'it does not exist here' : String(error))
   }
-  const gitDir = /^gitdir: (.+)$/m.exec(link)?.[1]
   // REPOSITORY/worktrees/NAME
-  const repository = gitDir === undefined ? undefined : dirname(dirname(resolve(worktree, gitDir)))
+  const repository = gitDir === undefined ? undefined : dirname(dirname(gitDir))
   if (repository === undefined || realpathSync(repository) !== commonOf(top))
     throw refuse('it belongs to another repository')
   return join(worktree, relative(top, real))
@@ -46,14 +45,21 @@ export function topOf(folder: string): string | undefined {
  * folder of the repository that points back counts.
  */
 export function gitDirOf(common: string, worktree: string): string | undefined {
-  const link = join(worktree, '.git')
-  if (statSync(link, { throwIfNoEntry: false })?.isFile() !== true) return undefined
-  const target = /^gitdir: (.+)$/m.exec(readFileSync(link, 'utf8'))?.[1]
-  const gitDir = target === undefined ? undefined : resolve(worktree, target)
+  const gitDir = isFile(join(worktree, '.git')) ? linkedGitDir(worktree) : undefined
   if (gitDir === undefined || statSync(gitDir, { throwIfNoEntry: false }) === undefined) return undefined
   if (dirname(realpathSync(gitDir)) !== join(realpathSync(common), 'worktrees')) return undefined
   return pointsTo(gitDir, worktree) ? gitDir : undefined
 }
+
+/** The folder that the file `.git` of a worktree or submodule names. Undefined: `.git` is a folder, or names nothing. */
+export function linkedGitDir(top: string): string | undefined {
+  const path = join(top, '.git')
+  if (statSync(path).isDirectory()) return undefined
+  const target = /^gitdir: (.+)$/m.exec(readFileSync(path, 'utf8'))?.[1]
+  return target === undefined ? undefined : resolve(top, target)
+}
+
+const isFile = (path: string) => statSync(path, { throwIfNoEntry: false })?.isFile() === true
 
 /** Whether git has an entry for the worktree, also if its folder is gone. */
 export function isRegistered(common: string, worktree: string): boolean {
@@ -64,7 +70,7 @@ export function isRegistered(common: string, worktree: string): boolean {
 
 function pointsTo(gitDir: string, worktree: string): boolean {
   const link = join(gitDir, 'gitdir')
-  if (statSync(link, { throwIfNoEntry: false })?.isFile() !== true) return false
+  if (!isFile(link)) return false
   return resolve(gitDir, readFileSync(link, 'utf8').trim()) === join(worktree, '.git')
 }
 
@@ -72,7 +78,7 @@ function pointsTo(gitDir: string, worktree: string): boolean {
 export function commonOf(top: string): string {
   const path = join(top, '.git')
   if (statSync(path).isDirectory()) return realpathSync(path)
-  const gitDir = resolve(top, /^gitdir: (.+)$/m.exec(readFileSync(path, 'utf8'))?.[1] ?? '.')
+  const gitDir = linkedGitDir(top) ?? top
   try {
     return realpathSync(resolve(gitDir, readFileSync(join(gitDir, 'commondir'), 'utf8').trim()))
   } catch (error) {

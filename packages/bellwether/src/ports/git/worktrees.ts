@@ -2,7 +2,7 @@
  * The git worktrees of tasks: one folder and one branch per task, outside the project. Opening one again adopts what a killed process
  * left. A commit is never deleted: what is not merged stays on its branch, or under refs/bellwether/kept. merge.ts merges them.
  */
-import { chown, mkdir, realpath, rm } from 'node:fs/promises'
+import { chmod, chown, mkdir, realpath, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { InvalidInput } from '@bellwether/protocol'
 import { tryFolderLock, type FolderLock } from '../database/folder-lock.js'
@@ -116,9 +116,10 @@ export function openWorktrees(options: WorktreeOptions): Worktrees {
     return worktreeOf({ repository, name, record, branch })
   }
 
-  /** The folder must be writable for the account that git runs as. */
+  /** The folder must be writable for the account that git runs as, and closed to others: a project may lie where they cannot read it. */
   async function ownFolder(): Promise<string> {
-    await mkdir(folder, { recursive: true })
+    await mkdir(folder, { recursive: true, mode: 0o700 })
+    await chmod(folder, 0o700)
     const owner = ownerOf(root)
     if (owner !== undefined) await chown(folder, owner.uid, owner.gid)
     // Git lists worktrees by their real paths.
@@ -135,6 +136,7 @@ export function openWorktrees(options: WorktreeOptions): Worktrees {
         return worktreeOf(found)
       }
       const base = found?.record.base ?? (await baseOf(repository, wanted, task.taskId))
+      if (found === undefined) await refuseTaskBranch(repository, task.taskId, base)
       const fork = await commitOf(repository, base)
       if (fork === undefined && !(await hasCommits(repository)))
         return { missing: `the git repository ${repository.top} has no commits` }
@@ -208,6 +210,19 @@ const baseGone = (taskId: string, base: string, { top }: Repository) =>
     code: 'base_gone',
     hint: `Create the branch, or name another one with bellwether task edit ${taskId} --base BRANCH.`,
   })
+
+/** The branch of an open task moves with each of its runs: what another task merged into it would be lost. */
+async function refuseTaskBranch({ common }: Repository, taskId: string, base: string): Promise<void> {
+  const owner = base.startsWith(branchPrefix) ? await readRecord(common, base.slice(branchPrefix.length)) : undefined
+  if (owner === undefined) return
+  throw new InvalidInput(
+    `Cannot make a worktree for task "${taskId}": its base "${short(base)}" is the branch of task "${owner.taskId}", which is not finished.`,
+    {
+      code: 'base_of_task',
+      hint: `To build on its change, start after it: bellwether task edit ${taskId} --base ${short(owner.base)} --after ${owner.taskId}`,
+    },
+  )
+}
 
 /** Removes the folder of a worktree and its entry in the repository. */
 async function dropFolder(repository: Repository, path: string): Promise<void> {

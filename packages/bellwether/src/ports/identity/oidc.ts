@@ -79,15 +79,8 @@ export function openIdentityProvider(options: ProviderOptions): IdentityProvider
 
   /** The provider's metadata, read again after an hour or a failure. */
   function configuration(library: Library): Promise<openid.Configuration> {
-    if (known === undefined || clock.monotonicMs() >= known.untilMs) {
-      const found = discover(library)
-      const entry = { found, untilMs: clock.monotonicMs() + metadataMs }
-      known = entry
-      // The sign-in that waits for `found` reports the error; the next one tries again.
-      found.catch(() => {
-        if (known === entry) known = undefined
-      })
-    }
+    if (known === undefined || clock.monotonicMs() >= known.untilMs)
+      known = { found: discover(library), untilMs: clock.monotonicMs() + metadataMs }
     return known.found
   }
 
@@ -96,6 +89,8 @@ export function openIdentityProvider(options: ProviderOptions): IdentityProvider
     try {
       return await work(await load())
     } catch (error) {
+      // The metadata may be missing, wrong or outdated: the next sign-in reads them again.
+      known = undefined
       log.warn({ err: error, issuer: issuer.href }, what)
       if (isUnavailable(error))
         throw new Retryable(`The identity provider ${issuer.host} does not answer`, {

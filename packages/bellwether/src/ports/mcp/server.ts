@@ -3,7 +3,7 @@
  * reports a change; the last list stays while the server is unavailable. Every request has a timeout. A call that is lost with
  * the connection is reported as possibly executed and never repeated here.
  */
-import { aborted, type Clock, deferred, errorMessage, type Log, type Random } from '@bellwether/base'
+import { aborted, type Clock, deferred, defined, errorMessage, type Log, type Random } from '@bellwether/base'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPError } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
@@ -17,20 +17,15 @@ import {
 } from '@modelcontextprotocol/sdk/types.js'
 import { keepConnected, type Connection } from '../connections/connection-keeper.js'
 import { classify, classifyStatus, withTimeout } from '../retry.js'
+import type { ToolOffer } from '../model/model.js'
 import { ToolFailure } from '../tools/tool-failure.js'
 import { toMcpResult, type McpResult } from './call-result.js'
 import { tooLargeCode } from './lines.js'
 
-export interface McpTool {
-  readonly name: string
-  readonly description: string
-  readonly parameters: Readonly<Record<string, unknown>>
-}
-
 export interface McpServer {
   readonly name: string
   /** The last list. */
-  tools(): readonly McpTool[]
+  tools(): readonly ToolOffer[]
   /** Throws ToolFailure. An error that the tool itself reports is a result. */
   call(
     tool: string,
@@ -89,7 +84,7 @@ interface Session extends Connection {
 
 export function openMcpServer(options: McpServerOptions): McpServer {
   const { name, clock, random, log } = options
-  let listed: readonly McpTool[] = []
+  let listed: readonly ToolOffer[] = []
 
   /** The transport that is being connected: closed by `close`, which would otherwise wait for a server that never responds. */
   let connecting: Transport | undefined
@@ -146,12 +141,12 @@ export function openMcpServer(options: McpServerOptions): McpServer {
     return session
   }
 
-  async function list({ client }: Session): Promise<McpTool[]> {
-    const found = new Map<string, McpTool>()
+  async function list({ client }: Session): Promise<ToolOffer[]> {
+    const found = new Map<string, ToolOffer>()
     if (client.getServerCapabilities()?.tools === undefined) return []
     let cursor: string | undefined
     for (let page = 0; page < pagesMax && found.size < toolsMax; page += 1) {
-      const params = cursor === undefined ? {} : { cursor }
+      const params = defined({ cursor })
       const answer = await client.request({ method: 'tools/list', params }, ListToolsResultSchema, { timeout: listMs })
       for (const tool of answer.tools) if (found.size < toolsMax) keep(found, tool)
       if (answer.nextCursor === undefined || answer.nextCursor === cursor) return [...found.values()]
@@ -161,7 +156,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
     return [...found.values()]
   }
 
-  function keep(found: Map<string, McpTool>, { name: tool, description = '', inputSchema }: Tool): void {
+  function keep(found: Map<string, ToolOffer>, { name: tool, description = '', inputSchema }: Tool): void {
     if (tool === '' || tool.length > 256 || JSON.stringify(inputSchema).length > schemaMaxBytes) {
       log.warn({ server: name, tool: tool.slice(0, 100) }, 'MCP tool ignored: its name or schema is too long')
       return

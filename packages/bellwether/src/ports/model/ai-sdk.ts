@@ -9,7 +9,7 @@ import type { FinishReason, Message, Model, ModelRequest, ModelPart, TokenUsage 
 import { splitThinkTags } from './think-tags.js'
 
 /** The SDK's type of a model; the package that exports it is not a dependency. */
-export type SdkModel = ReturnType<OpenAICompatibleProvider['chatModel']>
+type SdkModel = ReturnType<OpenAICompatibleProvider['chatModel']>
 type CallOptions = Parameters<SdkModel['doStream']>[0]
 type Prompt = CallOptions['prompt']
 type SdkPart = Awaited<ReturnType<SdkModel['doStream']>>['stream'] extends ReadableStream<infer P> ? P : never

@@ -6,7 +6,7 @@ import { type Clock, onAbort } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import { backoffMs, type Backoff } from '../retry.js'
 
-export type Outcome = 'ok' | 'busy' | 'failed'
+type Outcome = 'ok' | 'busy' | 'failed'
 
 export interface Permit {
   /** Call once per permit. `afterMs`: the pause that the provider requested. */

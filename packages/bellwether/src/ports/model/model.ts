@@ -33,15 +33,18 @@ export type Message =
   | { readonly role: 'assistant'; readonly text: string; readonly calls: readonly MessageToolCall[] }
   | { readonly role: 'tool'; readonly outputs: readonly ToolOutput[] }
 
-export interface OfferedTool {
+/** A tool as a model sees it. */
+export interface ToolOffer {
+  /** a-z, 0-9, _ and -, which every provider accepts. */
   readonly name: string
   readonly description: string
+  /** A JSON schema of type object. */
   readonly parameters: Readonly<Record<string, unknown>>
 }
 
 export interface ModelRequest {
   readonly messages: readonly Message[]
-  readonly tools: readonly OfferedTool[]
+  readonly tools: readonly ToolOffer[]
   readonly maxOutputTokens: number
   readonly temperature?: number | undefined
 }

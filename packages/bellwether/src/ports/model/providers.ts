@@ -2,6 +2,7 @@
  * Opens models by name, `provider/model`: any OpenAI-compatible endpoint, Anthropic, and scripts. A key is used for its own provider
  * only and never shown. The caller passes the environment.
  */
+import { defined } from '@bellwether/base'
 import { createHash } from 'node:crypto'
 import { createAnthropic } from '@ai-sdk/anthropic'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
@@ -55,7 +56,7 @@ export function openModels({ env, scripts = {} }: ProvidersOptions): Models {
       name: provider,
       baseURL,
       includeUsage: true,
-      ...(apiKey === undefined ? {} : { apiKey }),
+      ...defined({ apiKey }),
       ...(own ? { transformRequestBody: newerLimit } : {}),
     })
     return sdkModel({
@@ -95,9 +96,9 @@ export function openModels({ env, scripts = {} }: ProvidersOptions): Models {
     if (provider !== 'scripted') return compatible(provider, model)
     const script = Object.hasOwn(scripts, model) ? scripts[model] : undefined
     if (script === undefined)
-      throw new InvalidInput(`There is no scripted model "${model}"`, {
+      throw new InvalidInput(`The scripted model "${model}" is not registered`, {
         code: 'model_not_set_up',
-        hint: 'Scripts are registered in code.',
+        hint: 'Tests and programs register scripts in code; an agent file needs a model of a provider.',
       })
     return scriptedModel(model, script)
   }
@@ -105,7 +106,10 @@ export function openModels({ env, scripts = {} }: ProvidersOptions): Models {
 
 function checkUrl(url: string, variable: string): void {
   if (URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)) return
-  throw new InvalidInput(`${variable} must be an http or https URL`, { code: 'model_not_set_up' })
+  throw new InvalidInput(`${variable} must be an http or https URL`, {
+    code: 'model_not_set_up',
+    hint: `Correct it ${whereSet}`,
+  })
 }
 
 /** Adds the version that the SDK needs, if the URL lacks it. */

@@ -6,7 +6,7 @@ import { Terminal } from '@bellwether/protocol'
 import type { FinishReason, Model, ModelRequest, ModelPart, TokenUsage } from './model.js'
 import { promptTokens, textTokens } from './tokens.js'
 
-export interface ScriptedAnswer {
+interface ScriptedAnswer {
   readonly text?: string
   readonly thought?: string
   /** `input` replaces `args` with raw text, which need not be JSON. */

@@ -12,6 +12,7 @@ import { resolve } from 'node:path'
 import type { Readable } from 'node:stream'
 import { errorMessage } from '@bellwether/base'
 import { inCgroup } from './cgroup.js'
+import { ownProgram } from '../search-path.js'
 import { tokenName } from './token.js'
 
 export type Exit =
@@ -54,13 +55,13 @@ process.exit(126)`
 // another parent before the caller has found them. Its own messages (such as "Killed") are dropped. The trap lets it survive SIGTERM, and is
 // not inherited by the program.
 // File 4 is the program's channel for messages, if it has one.
-const superviseProgram = `exec 5>&2 2> /dev/null
+const superviseProgram = () => `exec 5>&2 2> /dev/null
 trap : TERM INT HUP QUIT
 unset PWD OLDPWD
 (exec "$@" 2>&5 3>&- 5>&-)
 echo $? >&3
 exec 3>&- 4>&- 5>&- < /dev/null > /dev/null
-while left=; read -r left < /proc/$$/task/$$/children; [ -n "$left" ]; do sleep 0.02; done`
+while left=; read -r left < /proc/$$/task/$$/children; [ -n "$left" ]; do '${ownProgram('sleep')}' 0.02; done`
 
 // Node opens the channel that these variables name, and would take messages that are meant for the program.
 const keepChannel = [
@@ -82,7 +83,7 @@ export function spawnContained(command: readonly [string, ...string[]], options:
     const child = spawn(program, args, { cwd, env, detached: true, stdio, serialization: 'advanced' })
     return { child, exit: exitOf(child) }
   }
-  const shell = ['/bin/sh', '-c', superviseProgram, 'bellwether-subreaper', ...command]
+  const shell = ['/bin/sh', '-c', superviseProgram(), 'bellwether-subreaper', ...command]
   const stdio: StdioOptions = [stdin, 'pipe', 'pipe', 'pipe', ...(messages ? ['ipc' as const] : [])]
   const renamed = Object.fromEntries(Object.entries(env).map(([name, value]) => [`${envPrefix}${name}`, value]))
   const [first, ...rest] = [...(messages ? keepChannel : []), process.execPath, '-e', becomeSubreaper, '--', koffi]

@@ -4,6 +4,7 @@
  */
 import { type Environment, environment } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
+import { commandPath } from '../search-path.js'
 import { tokenName } from './token.js'
 
 const usual = 'PATH HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR TERM'.split(' ')
@@ -30,7 +31,7 @@ export function allowedName(name: string): string {
 export function inheritedEnvironment(names: readonly string[], from: Environment = environment()) {
   const env: Record<string, string> = {}
   for (const name of [...usual, ...names]) {
-    const value = from[name]
+    const value = name === 'PATH' ? commandPath(from) : from[name]
     if (value !== undefined) env[name] = value
   }
   return env

@@ -11,8 +11,7 @@
  * watchdog first watches for another `silence` (W2.10). Or only this worker cannot reach it. Therefore the guard continues the
  * processes only after a later beat has confirmed the fence, and the worker kills them if a beat finds that the fence is lost.
  */
-import type { Clock } from '@bellwether/base'
-import { makeWake } from '../loop.js'
+import { type Clock, defined, makeWake } from '@bellwether/base'
 import { freezeTree, thawTree } from './freeze-tree.js'
 import { killTree } from './kill-tree.js'
 
@@ -167,5 +166,5 @@ export function openGuard(options: GuardOptions): Guard {
 
 const selectorOf = (token: string, { root }: TurnTimer) => ({
   wanted: (other: string) => other === token,
-  ...(root === undefined ? {} : { root }),
+  ...defined({ root }),
 })

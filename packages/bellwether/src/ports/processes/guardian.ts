@@ -14,7 +14,7 @@ import { systemMachine } from '../disk/machine.js'
 import { startCleaner } from './cleaner.js'
 import { connectChannel, newRenewalChannel, type RenewalChannel } from './renewal-channel.js'
 
-export type LossReason = 'expired' | 'guardian_lost'
+type LossReason = 'expired' | 'guardian_lost'
 
 export interface Watch {
   /** Reports the started process, the leader of its session. */

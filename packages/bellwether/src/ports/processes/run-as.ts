@@ -6,6 +6,7 @@ import { execFileSync } from 'node:child_process'
 import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Account } from './scratch.js'
+import { ownProgram } from '../search-path.js'
 
 export interface RunAs {
   /** Goes before the command. */
@@ -35,7 +36,7 @@ export function runAs(account: string): RunAs {
   const [name = '', , uid = '', gid = '', , home = '/'] = read('getent', 'passwd', account).split(':')
   if (uid === '0') throw refused(account, 'it is root')
   return {
-    prefix: ['setpriv', `--reuid=${uid}`, `--regid=${gid}`, '--init-groups', '--no-new-privs', '--'],
+    prefix: [ownProgram('setpriv'), `--reuid=${uid}`, `--regid=${gid}`, '--init-groups', '--no-new-privs', '--'],
     env: { HOME: home, USER: name, LOGNAME: name },
     account: { uid: Number(uid), gid: Number(gid) },
   }

@@ -24,6 +24,8 @@ export interface CommandRequest {
   /** Names of further environment variables that it may read. */
   readonly environment?: readonly string[]
   readonly signal?: AbortSignal
+  /** What it reads from stdin. Default: nothing. */
+  readonly input?: string
   /** Whether a cleaner kills the command if this process is killed. */
   readonly endsWithProcess?: boolean
   /** Puts the command into a sandbox. Default: it runs as it is. */
@@ -95,7 +97,14 @@ export async function runCommand(
     })
     leave = close
     isSandboxed = entered
-    child = launch({ ...inside, cwd, stdin: '', token, name: token, onOutput: (_stream, chunk) => tail.add(chunk) })
+    child = launch({
+      ...inside,
+      cwd,
+      stdin: request.input ?? '',
+      token,
+      name: token,
+      onOutput: (_stream, chunk) => tail.add(chunk),
+    })
   } catch (error) {
     cleaner?.kill('SIGKILL')
     leave()

@@ -4,24 +4,20 @@
  * neither duplicate nor skip an event, however long one of them was suspended. After any failure the known end of the stream
  * is discarded and the next publish returns `conflict`. position.ts finds the position.
  */
-import { type Clock, errorMessage, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
+import { errorMessage } from '@bellwether/base'
 import { InvalidInput, matches, Retryable, subjects, Terminal } from '@bellwether/protocol'
 import type { JetStreamClient, PubAck } from '@nats-io/jetstream'
 import { jetstream, jetstreamManager, RetentionPolicy, StorageType } from '@nats-io/jetstream'
 import { headers } from '@nats-io/transport-node'
 import { isSubject, isTraceparent } from '../bell/ring.js'
-import type { NatsAddress, NatsSession } from '../connections/nats.js'
+import type { NatsOptions, NatsSession } from '../connections/nats.js'
 import { keepNatsConnected } from '../connections/nats.js'
 import { exchangeTimeoutMs } from '../retry.js'
 import { cursorHeader, ensureStream, findCursor, hasApiCode, savePosition } from './position.js'
 import type { EventStream, StreamEvent } from './stream.js'
 import { isCursor, pointer } from './stream.js'
 
-export interface NatsStreamOptions extends NatsAddress {
-  readonly log: Log
-  readonly name?: string
-  readonly clock?: Clock
-  readonly random?: Random
+export interface NatsStreamOptions extends NatsOptions {
   /** Limits for a stream that has to be created; an existing stream keeps the operator's limits. */
   readonly maxAgeSeconds?: number
   readonly maxBytes?: number
@@ -45,9 +41,9 @@ interface End {
 }
 
 export function natsStream(options: NatsStreamOptions): EventStream {
-  const { log, clock = systemClock, random = systemRandom, timeoutMs = exchangeTimeoutMs } = options
-  const { maxAgeSeconds = 7 * 86_400, maxBytes = 1024 ** 3, name = 'bellwether relay' } = options
-  const keeper = keepNatsConnected({ servers: options.servers, tls: options.tls, name, log, clock, random })
+  const { log, timeoutMs = exchangeTimeoutMs } = options
+  const { maxAgeSeconds = 7 * 86_400, maxBytes = 1024 ** 3 } = options
+  const keeper = keepNatsConnected({ name: 'bellwether relay', ...options })
   let end: End | undefined
 
   function unavailable(error: unknown): Error {

@@ -5,7 +5,7 @@
 import { request as overHttp, type IncomingMessage, type RequestOptions } from 'node:http'
 import { request as overHttps } from 'node:https'
 import { isIP } from 'node:net'
-import { errorMessage } from '@bellwether/base'
+import { defined, errorMessage } from '@bellwether/base'
 import { classify } from '../retry.js'
 import { ToolFailure } from './tool-failure.js'
 import { guardedLookup, isPublic, refusedAddress } from './http-address.js'
@@ -64,7 +64,7 @@ async function once(request: HttpRequest): Promise<HttpResponse> {
     // Connections are not shared: another tool may have other permissions.
     agent: false,
     headers: { ...headers, ...(body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) }) },
-    ...(lookup === undefined ? {} : { lookup }),
+    ...defined({ lookup }),
   }
   return new Promise<HttpResponse>((resolve, reject) => {
     const fail = (error: unknown) => reject(signal.aborted ? abortedCall(error) : toFailure(error, host))

@@ -4,16 +4,20 @@
  */
 import { lstatSync, realpathSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { hasCode, isObject, type JsonObject, objectOf, parseJson, textOrJson } from '@bellwether/base'
+import { hasCode, isDeeper, isObject, type JsonObject, objectOf, parseJson, textOrJson } from '@bellwether/base'
 import { loadSettings } from '../../settings/load.js'
 import { settingRows, type Settings } from '../../settings/schema.js'
 import { commandLine } from '../../worker/executors/presets.js'
 import { readAgentFile } from '../../worker/roster/agent-file.js'
+import { commandsOf } from '../../evals/checks.js'
+import { looseSuite, readSuiteFile } from '../../evals/suite-file.js'
 import { isInside } from '../data-folder.js'
 import { readScheduleFile } from '../../pmo/schedules/schedule-file.js'
 import { isLoopback } from '../parts/listen.js'
-import { agentsFolder, configFolder, mcpFile, schedulesFolder, toolsFile } from '../paths.js'
+import { agentsFolder, configFolder, evalsFolder, mcpFile, schedulesFolder, toolsFile } from '../paths.js'
 import { hashOf, listControlFiles, pathOf, type ControlFiles, type ProjectFolders } from './files.js'
+
+const levelsMax = 64
 
 export interface Effect {
   readonly kind: 'runs' | 'starts' | 'listens on' | 'connects to' | 'lets in' | 'follows' | 'works on'
@@ -35,8 +39,12 @@ const effect = (kind: Effect['kind'], file: string, what: string, detail: unknow
 export function effectsOf(files: ControlFiles, project: ProjectFolders, copy: string): readonly Effect[] {
   return [...files].flatMap(([file, text]) => {
     if (file === project.agentsFile) return [effect('runs', file, `the code of ${file}`)]
+    // A person decides about the whole text: to walk it needs more stack than there is.
+    if (file.endsWith('.json') && isDeeper(parseJson(text), levelsMax))
+      return [effect('runs', file, `what its text declares, which has more than ${levelsMax} levels`, text)]
     if (file.startsWith(`${agentsFolder}/`)) return ofAgent(file, text)
     if (file.startsWith(`${schedulesFolder}/`)) return ofSchedule(file, text)
+    if (file.startsWith(`${evalsFolder}/`)) return ofSuite(file, text)
     if (file === mcpFile) return ofServers(text)
     if (file === toolsFile) return ofTools(text)
     return file.startsWith(`${configFolder}/`) ? ofPolicy(file, text) : ofSettings(file, project, copy)
@@ -58,6 +66,7 @@ function ofAgent(file: string, text: string): Effect[] {
   const { sandbox, network, sandbox_read: reads = [], sandbox_write: writes = [] } = settings
   const rights = [
     ...(sandbox === 'none' ? ['without a sandbox'] : []),
+    ...(network === 'off' ? ['without a network'] : []),
     ...(Array.isArray(network) && network.length > 0 ? [`connecting to ${network.join(', ')}`] : []),
     ...(reads.length === 0 ? [] : [`reading ${reads.join(', ')}`]),
     ...(writes.length === 0 ? [] : [`writing ${writes.join(', ')}`]),
@@ -77,6 +86,17 @@ function ofSchedule(file: string, text: string): Effect[] {
     effect('starts', file, `${what} ${when}`, [cron, every, zone, agent, instruction, task]),
     ...(task?.verify ?? []).map((one) => effect('runs', file, `${textOrJson(one)} (verify)`, one)),
   ]
+}
+
+/** Commands that check what agents wrote. */
+function ofSuite(file: string, text: string): Effect[] {
+  const read = readSuiteFile(file, text)
+  // An invalid suite still shows its commands.
+  const parsed = 'definition' in read ? read.definition : looseSuite(text)
+  return [...commandsOf([parsed])].map((command) => {
+    const one = parseJson(command)
+    return effect('runs', file, `${Array.isArray(one) ? shown(one as string[]) : textOrJson(one)} (check)`, one)
+  })
 }
 
 function ofServers(text: string): Effect[] {
@@ -157,7 +177,8 @@ function ofPeople(
 export function linksOut(project: ProjectFolders): readonly Effect[] {
   const top = realpathSync(project.folder)
   const written = ['state', 'state/tasks.jsonl', 'state/tasks.snapshot.json', 'state/locks', 'state/runs']
-  const paths = [agentsFolder, configFolder, ...listControlFiles(project), ...written]
+  const folders = [agentsFolder, configFolder, schedulesFolder, evalsFolder]
+  const paths = [...folders, ...listControlFiles(project), ...written]
   const links = paths.flatMap((file) => {
     const path = file.startsWith('state') ? resolve(project.folder, project.root, file) : pathOf(project, file)
     if (lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() !== true) return []

@@ -20,11 +20,12 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { dirname, isAbsolute, join, relative, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { errorCode } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { settingsFile } from '../../settings/load.js'
 import type { Settings } from '../../settings/schema.js'
-import { agentsFolder, configFolder, mcpFile, schedulesFolder, toolsFile } from '../paths.js'
+import { agentsFolder, configFolder, evalsFolder, mcpFile, schedulesFolder, toolsFile } from '../paths.js'
 
 /** The text of each control file, by its path in the project folder, or in the task root for policies. */
 export type ControlFiles = ReadonlyMap<string, string>
@@ -47,6 +48,7 @@ const folders: readonly (readonly [name: string, ext: string])[] = [
   [agentsFolder, '.md'],
   [configFolder, '.json'],
   [schedulesFolder, '.toml'],
+  [evalsFolder, '.toml'],
 ]
 
 /** The agents file as a path in the project. Throws for a file outside: agents of other projects could change it. */
@@ -61,8 +63,20 @@ export function agentsFileIn(folder: string, file: string | undefined): string |
   })
 }
 
-/** What a sandboxed agent may read and not change, from the project folder: what decides which programs run, and the truth of the board. */
-export const readOnlyPaths = ({ board: { root = '.' }, worker: { agents } }: Settings): string[] => [
+const modules = '/node_modules/'
+
+/** The packages of Bellwether if they are installed in this folder: the next start runs them. */
+export function ownPackages(folder: string, own = realpathSync(fileURLToPath(import.meta.url))): string[] {
+  const top = whenPresent(() => realpathSync(folder)) ?? folder
+  const inside = own.startsWith(`${top}/`) ? own.indexOf(modules, top.length) : -1
+  return inside === -1 ? [] : [own.slice(0, inside + modules.length - 1)]
+}
+
+/**
+ * What a sandboxed agent may read and not change, from the project folder: what decides which programs run, and the truth of the board.
+ */
+export const readOnlyPaths = (folder: string, { board: { root = '.' }, worker: { agents } }: Settings): string[] => [
+  ...ownPackages(folder),
   ...[...single, ...folders.map(([name]) => name)],
   ...[join(root, configFolder), join(root, 'state')],
   ...(agents === undefined ? [] : [agents]),
@@ -71,6 +85,12 @@ export const readOnlyPaths = ({ board: { root = '.' }, worker: { agents } }: Set
 /** The path of a control file on the disk. */
 export function pathOf({ folder, root }: ProjectFolders, file: string): string {
   return file.startsWith(`${configFolder}/`) ? resolve(folder, root, file) : join(folder, file)
+}
+
+/** Whether a turn of this executor can change files of the project. A model can through a tool that is a program or a function of the project. */
+export function canWriteFiles(executor: string | undefined, accepted: string, agentsFile?: string): boolean {
+  if (executor === 'model') return agentsFile !== undefined || existsSync(join(accepted, mcpFile))
+  return executor !== 'person'
 }
 
 export function readControlFiles(project: ProjectFolders): ControlFiles {

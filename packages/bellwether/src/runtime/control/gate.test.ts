@@ -1,23 +1,13 @@
-import {
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  utimesSync,
-  writeFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { systemClock } from '@bellwether/base'
-import { afterEach, beforeEach, expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
 import { quietLog } from '../../../test/support/quiet-log.js'
 import { recordedLog } from '../../../test/support/recorded-log.js'
 import { changedAt, readControlFiles } from './files.js'
 import { openGate } from './gate.js'
 import { openProject } from './trust.js'
+import { tempFolder } from '../../../test/support/disk/temp-folder.js'
 
 let top: string
 let folder: string
@@ -25,13 +15,12 @@ let folder: string
 let running: boolean
 
 beforeEach(() => {
-  top = mkdtempSync(join(tmpdir(), 'bw-gate-'))
+  top = tempFolder('gate')
   folder = join(top, 'project')
   mkdirSync(join(folder, 'agents'), { recursive: true })
   writeFileSync(join(folder, 'agents', 'coder.md'), 'first')
   running = false
 })
-afterEach(() => rmSync(top, { recursive: true, force: true }))
 
 const home = () => join(top, 'data')
 const project = () => ({ folder, root: '.', agentsFile: 'agents.mjs' })
@@ -122,6 +111,17 @@ it('a held file is in force when a person accepts it, and released when it gets 
   await gate.step()
   expect(accepted('agents/coder.md')).toBe('useful')
   expect(gate.held.size).toBe(0)
+})
+
+it('a change that a person accepts before the next start is in force, although a turn is still open', async () => {
+  const { accepted } = await open()
+  running = true
+  write('edited')
+  const again = () => open().then(({ gate }) => [...gate.held.keys()])
+  openProject(project(), home()).trust()
+  expect([await again(), accepted('agents/coder.md')]).toEqual([['agents/coder.md'], 'first'])
+  openProject(project(), home()).trust('unseen')
+  expect([await again(), accepted('agents/coder.md')]).toEqual([[], 'edited'])
 })
 
 it('the deletion of a file during a turn is in force when a person accepts it', async () => {

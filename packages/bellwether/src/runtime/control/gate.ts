@@ -24,8 +24,10 @@ export interface GateOptions {
   readonly dataDir: string
   /** The folder of the record of trust. */
   readonly home: string
-  /** The files that were read, and trusted, at the start. */
+  /** The files that are trusted at the start. */
   readonly files: ControlFiles
+  /** The files on the disk at that time: they differ in what is held back. Default: the same. */
+  readonly found?: ControlFiles
   /** The turns that ran at this instant and can write files. */
   readonly turnsAt: (ms: number) => Promise<readonly string[]>
   readonly log: Log
@@ -40,7 +42,15 @@ export interface Gate {
   step(): Promise<void>
 }
 
-export async function openGate({ project, dataDir, home, files, turnsAt, log }: GateOptions): Promise<Gate> {
+export async function openGate({
+  project,
+  dataDir,
+  home,
+  files,
+  found = files,
+  turnsAt,
+  log,
+}: GateOptions): Promise<Gate> {
   const folder = join(dataDir, controlFolder)
   const held = new Map<string, readonly string[]>()
   const before = readControlFiles({ ...project, folder, root: folder })
@@ -96,6 +106,6 @@ export async function openGate({ project, dataDir, home, files, turnsAt, log }: 
     if (JSON.stringify(next) !== JSON.stringify(record)) writeTrust(home, next)
   }
 
-  await decide(files)
+  await decide(found)
   return { folder, held, step: async () => decide(readControlFiles(project)) }
 }

@@ -4,20 +4,21 @@
  */
 import { existsSync, realpathSync } from 'node:fs'
 import { join } from 'node:path'
-import { defined, type Log, onAbort, systemClock } from '@bellwether/base'
+import { defined, hasCode, type Log, makeWake, onAbort, systemClock } from '@bellwether/base'
 import { readTurnsDuring } from '../../kernel/reads/turns-during.js'
 import { watchFolder } from '../../ports/disk/watch-folder.js'
-import { loop, makeWake } from '../../ports/loop.js'
+import { loop } from '../../ports/loop.js'
 import type { Settings } from '../../settings/schema.js'
 import { functionRefusal } from '../../worker/roster/agent-file.js'
 import { openAgentFolder } from '../../worker/roster/folder.js'
 import { openRoster } from '../../worker/roster/roster.js'
-import { agentsFolder, configFolder, controlFolder, mcpFile, schedulesFolder } from '../paths.js'
-import { declareTool, ownTools } from '../parts/tools.js'
+import { agentsFolder, configFolder, controlFolder, evalsFolder, schedulesFolder } from '../paths.js'
+import { declareTool, declaredTools } from '../parts/tools.js'
 import { originOf } from '../parts/worker/file-agents.js'
 import type { Runtime } from '../runtime.js'
-import { pathOf, type ControlFiles } from './files.js'
+import { canWriteFiles, pathOf, type ControlFiles } from './files.js'
 import { openGate, type Gate } from './gate.js'
+import { openEvalFiles, openEvalPart, readVariants } from './evals.js'
 import { openScheduleFiles } from './schedules.js'
 
 export interface ControlOptions {
@@ -29,6 +30,8 @@ export interface ControlOptions {
   readonly projectId: string
   readonly agentsFile?: string | undefined
   readonly files: ControlFiles
+  /** What is on the disk, with the files that are held back. */
+  readonly found: ControlFiles
   /** The folder of the record of trust. */
   readonly home: string
   readonly log: Log
@@ -43,6 +46,9 @@ export interface Control extends Pick<Gate, 'folder' | 'held'> {
 
 // For network filesystems, which do not report changes.
 const pollMs = 5_000
+// A turn of an evaluation takes seconds; a run that a person starts begins within a second.
+const evalMs = 250
+const evalQuietMs = 1_000
 // Clocks of the filesystem and the database may differ a little, and a turn ends shortly after its last process.
 const marginMs = 1_000
 
@@ -52,16 +58,17 @@ export async function openControl(options: ControlOptions): Promise<Control> {
   const project = { folder, root, agentsFile: options.agentsFile }
   const accepted = join(dataDir, controlFolder)
   const refuse = options.agentsFile === undefined ? functionRefusal : undefined
-  const agents = openAgentFolder({ folder: join(accepted, agentsFolder), log, ...defined({ refuse }) })
+  const agents = openAgentFolder({
+    folder: join(accepted, agentsFolder),
+    log,
+    derived: () => readVariants(accepted),
+    ...defined({ refuse }),
+  })
   // The agents of the last start show which of the open turns can write files.
   if (existsSync(join(accepted, agentsFolder))) await agents.scan()
 
-  /** Whether the agent's turns can change files in the project. */
-  function writesFiles(agentId: string): boolean {
-    const executor = agents.agents.get(agentId)?.settings.executor
-    if (executor === 'model') return options.files.has(mcpFile)
-    return executor !== 'person'
-  }
+  const writesFiles = (agentId: string) =>
+    canWriteFiles(agents.agents.get(agentId)?.settings.executor, accepted, options.agentsFile)
 
   async function turnsAt(ms: number): Promise<readonly string[]> {
     const [from, to] = [new Date(ms - marginMs), new Date(ms + marginMs)]
@@ -69,21 +76,34 @@ export async function openControl(options: ControlOptions): Promise<Control> {
     return turns.filter((turn) => writesFiles(turn.agent_id)).map((turn) => turn.agent_turn_id)
   }
 
-  const gate = await openGate({ project, dataDir, home: options.home, files: options.files, turnsAt, log })
+  const gate = await openGate({
+    project,
+    dataDir,
+    home: options.home,
+    files: options.files,
+    found: options.found,
+    turnsAt,
+    log,
+  })
   const origin = originOf(realpathSync(folder))
   const roster = openRoster({ kernel, projectId, folder: agents, origin, log, executor: () => undefined })
   await roster.step()
   // After the roster: a schedule names an agent.
   const schedules = openScheduleFiles({ kernel, projectId, folder: gate.folder, origin, log })
   await schedules.step()
+  const evalOptions = { runtime, projectId, accepted: gate.folder, folder, origin, log }
+  const evals = openEvalFiles(evalOptions)
+  await evals.step()
+  const evaluations = openEvalPart({ ...evalOptions, files: evals, settings, dataDir })
   const silentSeconds = settings.worker.inbox_processing_timeout_seconds
-  for (const tool of ownTools({ control: gate.folder, functions: [], log }))
+  for (const tool of declaredTools({ control: gate.folder, log }))
     await declareTool(kernel, projectId, tool, silentSeconds)
 
   async function step(): Promise<void> {
     await gate.step()
     await roster.step()
     await schedules.step()
+    await evals.step()
   }
 
   return {
@@ -92,17 +112,23 @@ export async function openControl(options: ControlOptions): Promise<Control> {
     step,
     async run(signal, onChange) {
       const wake = makeWake(systemClock)
-      const watches = [agentsFolder, configFolder, schedulesFolder].map((name) => {
+      const watches = [agentsFolder, configFolder, schedulesFolder, evalsFolder].map((name) => {
         const path = pathOf(project, `${name}/`)
-        // The folder may not exist yet; the loop polls.
         return watchFolder(
           path,
           () => wake.now(),
-          (error) => log.info({ err: error, folder: path }, 'cannot watch a folder; polling it instead'),
+          (error) => {
+            // A folder that does not exist yet is not a problem: the loop polls.
+            if (!hasCode(error, 'ENOENT'))
+              log.info({ err: error, folder: path }, 'cannot watch a folder; polling it instead')
+          },
         )
       })
       onAbort(signal, () => watches.forEach((watch) => watch.close()))
       const timing = { clock: systemClock, log, signal }
+      const driven = loop({ ...timing, name: 'evaluations', intervalMs: evalMs, quietMaxMs: evalQuietMs }, () =>
+        evaluations.step(signal),
+      )
       await loop(
         { ...timing, name: 'control files', intervalMs: pollMs, steady: true },
         async () => {
@@ -111,6 +137,7 @@ export async function openControl(options: ControlOptions): Promise<Control> {
         },
         wake,
       )
+      await driven
     },
   }
 }

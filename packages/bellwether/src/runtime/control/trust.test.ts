@@ -11,11 +11,12 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
-import { initFolder } from '../../cli/start/init.js'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { initFolder } from '../../cli/start/init-folder.js'
 import { dataFolderOf } from '../data-folder.js'
 import { agentsFileIn } from './files.js'
 import { openProject, trustFolderOf } from './trust.js'
+import { tempFolder } from '../../../test/support/disk/temp-folder.js'
 
 let folder: string
 beforeEach(() => {
@@ -72,6 +73,20 @@ describe('a folder needs trust', () => {
     expect(untrusted()).toEqual([])
   })
 
+  it('a folder needs trust for a file that is nested too deep to show, and for folders of control files outside', () => {
+    const deep = `${'['.repeat(20_000)}${']'.repeat(20_000)}`
+    write('mcp.json', `{"mcpServers": {"files": {"command": "touch"}}, "other": ${deep}}`)
+    write('config/stop-policy.json', deep)
+    const outside = tempFolder('outside')
+    for (const name of ['evals', 'schedules']) symlinkSync(outside, join(folder, name))
+    expect(untrusted().sort()).toEqual([
+      'config/stop-policy.json runs what its text declares, which has more than 64 levels',
+      `evals follows a link to ${outside}`,
+      'mcp.json runs what its text declares, which has more than 64 levels',
+      `schedules follows a link to ${outside}`,
+    ])
+  })
+
   it('a folder needs trust for an agents file, whose copy lies with the accepted files', () => {
     write('src/functions.mjs', 'export default {}')
     const project = { folder, root: '.', agentsFile: agentsFileIn(folder, './src/functions.mjs') }
@@ -113,6 +128,26 @@ describe('a folder needs trust', () => {
     expect(untrusted()).toEqual([])
   })
 
+  it.each([
+    ['sandbox: none', 'without a sandbox'],
+    ['network: [example.org:443]', 'connecting to example.org:443'],
+    ['sandbox_read: [~/.npmrc]', 'reading ~/.npmrc'],
+    ['sandbox_write: [~/.cache]', 'writing ~/.cache'],
+  ])('a folder needs trust again when an agent file gets "%s"', (line, what) => {
+    write('agents/coder.md', agent('command: [make]'))
+    open().trust()
+    write('agents/coder.md', agent(`command: [make]\n${line}`))
+    expect(untrusted()).toEqual([`agents/coder.md runs make, ${what}`])
+  })
+
+  it('a folder needs trust again when a command that had no network gets one', () => {
+    write('agents/coder.md', agent('command: [make]\nnetwork: off'))
+    open().trust()
+    expect(untrusted()).toEqual([])
+    write('agents/coder.md', agent('command: [make]'))
+    expect(untrusted()).toEqual(['agents/coder.md runs make'])
+  })
+
   it('a folder needs trust for a task root that a link leads out of the folder', () => {
     symlinkSync(tmpdir(), join(folder, 'away'))
     mkdirSync(join(folder, 'here'))
@@ -151,8 +186,7 @@ it('the record of trust is a private file outside the project, also if the data 
 it.each(['agents', 'config', '.gitignore'])(
   'init writes nothing where a link named %s leads out of the folder',
   (name) => {
-    const outside = mkdtempSync(join(tmpdir(), 'bw-outside-'))
-    onTestFinished(() => rmSync(outside, { recursive: true }))
+    const outside = tempFolder('outside')
     mkdirSync(join(folder, '.git'))
     if (name === '.gitignore') writeFileSync(join(outside, 'file'), '')
     symlinkSync(name === '.gitignore' ? join(outside, 'file') : outside, join(folder, name))

@@ -23,15 +23,19 @@ export interface Project extends Pick<ProjectFolders, 'agentsFile'> {
   /** The folder of the record. */
   readonly home: string
   readonly files: ControlFiles
-  /** A folder with these files. */
+  /** What is on the disk. It differs from `files` in files that are held back. */
+  readonly found: ControlFiles
+  /** A folder with `files`. */
   readonly copy: string
   readonly record: TrustRecord | undefined
   /** What a person has not trusted yet. */
   readonly untrusted: readonly Effect[]
   /** Files that a turn changed or deleted. */
   readonly held: readonly string[]
-  /** Records that everything found here is trusted. */
-  trust(): void
+  /** With the version of the held files that is in force, which is in the folder `accepted`. They stay held. */
+  withoutHeld(accepted: string): Project
+  /** Records that everything in `files` is trusted. `unseen`: also changes that no `up` has seen yet, and which it would hold back if a turn ran then. */
+  trust(unseen?: 'unseen'): void
 }
 
 /** The folder of the record: the data folder, unless that lies in the project, where a repository could have put a record. */
@@ -42,8 +46,13 @@ export function trustFolderOf(folder: string, data?: string): string {
 
 /** Reads the project once. Everything later is decided on these texts, whatever changes on the disk. */
 export function openProject(project: ProjectFolders, home: string): Project {
+  const found = readControlFiles(project)
+  return projectWith(found, found, project, home)
+}
+
+function projectWith(files: ControlFiles, found: ControlFiles, project: ProjectFolders, home: string): Project {
   const { folder } = project
-  const files = readControlFiles(project)
+  const isWhole = files === found
   const copy = join(ownFolder(home, folder), `${controlFolder}.new`)
   writeControlFiles(copy, files)
   const { record, all, untrusted, held } = inspect({ project, home, files, copy })
@@ -52,18 +61,32 @@ export function openProject(project: ProjectFolders, home: string): Project {
     agentsFile: project.agentsFile,
     home,
     files,
+    found,
     copy,
     record,
     untrusted,
-    held,
-    trust() {
-      const accepted = Object.fromEntries(held.map((file) => [file, hashOf(files.get(file) ?? absent)]))
+    held: isWhole ? held : [],
+    withoutHeld(accepted) {
+      const before = readControlFiles({ ...project, folder: accepted, root: accepted })
+      const inForce = new Map(files)
+      for (const file of held) {
+        const text = before.get(file)
+        if (text === undefined) inForce.delete(file)
+        else inForce.set(file, text)
+      }
+      return projectWith(inForce, found, project, home)
+    },
+    trust(unseen) {
       const before = readTrust(home)
-      writeTrust(home, {
-        effects: [...new Set([...(before?.effects ?? []), ...all.map(({ id }) => id), storedTasks.id])],
-        files: { ...before?.files, ...accepted },
-        held: {},
-      })
+      const ids = [...new Set([...(before?.effects ?? []), ...all.map(({ id }) => id), storedTasks.id])]
+      const changed = unseen === undefined ? held : [...held, ...files.keys()]
+      const accepted = Object.fromEntries(changed.map((file) => [file, hashOf(files.get(file) ?? absent)]))
+      writeTrust(
+        home,
+        isWhole
+          ? { effects: ids, files: { ...before?.files, ...accepted }, held: {} }
+          : { effects: ids, files: before?.files ?? {}, held: before?.held ?? {} },
+      )
     },
   }
 }

@@ -116,7 +116,7 @@ export function checkKeys({ agents }: ReadAgents, folder: string, env: Environme
       ],
     ]
   })
-  return collected(problems, 'all keys that the agents need are set')
+  return collected(problems, 'the installed programs and the models have what they need')
 }
 
 function modelKeys(

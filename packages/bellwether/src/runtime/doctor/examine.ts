@@ -5,6 +5,7 @@
  */
 import { loadPolicies, policyFiles } from '../../board/policies/load.js'
 import { budgetFile } from '../../board/policies/budget.js'
+import { acceptanceFile } from '../../board/policies/acceptance-policy.js'
 import { human, recoveryFile } from '../../board/policies/recovery.js'
 import { serverVersion } from '../../kernel/reads/database.js'
 import { constants } from 'node:fs'
@@ -20,6 +21,7 @@ import { readSpendingLimits, readTimeZone } from '../../settings/spending.js'
 import { loadSettings, settingsFile } from '../../settings/load.js'
 import { readProjectFile } from '../../settings/regular-file.js'
 import type { Settings } from '../../settings/schema.js'
+import { holderOf } from '../parts/listen.js'
 import { plain } from '../../client/sanitize.js'
 import { readControlFiles, type ProjectFolders } from '../control/files.js'
 import { inspect, trustFolderOf } from '../control/trust.js'
@@ -82,7 +84,7 @@ export async function examine(options: DoctorOptions): Promise<Finding[]> {
   await run('tools', () => tools(folder))
   await run('schedules', () => checkSchedules(folder, read))
   await run('trust', () => trust(folder, dataDir, { folder, root: root(), agentsFile: settings?.worker.agents }))
-  await run('account', account)
+  await run('account', () => account(env))
   await run('sandbox', () => checkSandbox(settings))
   await run('folder', () => writable(folder, dataDir))
   await run('modes', () => checkModes(dataDir))
@@ -133,11 +135,17 @@ async function policies(root: string, folder: string) {
   const named = new Set((await agentFiles(folder)).map((file) => file.slice(0, -'.md'.length).toLowerCase()))
   const missing = recovery.recoveryChain.filter((name) => name !== human && !named.has(name))
   const chain = recovery.recoveryChain.map((name) => (missing.includes(name) ? `${name} (no agent file)` : name))
+  // Built-in values of roles that no agent here has say nothing about this project.
+  const rolesHere = Object.fromEntries(
+    Object.entries(acceptance.roles).filter(
+      ([name]) => named.has(name) || !Object.hasOwn(acceptanceFile.defaults.roles, name),
+    ),
+  )
   const lines = [
     present.length === 0 ? 'defaults' : present.join(', '),
     `recovery    ${recovery.sameAgentFirst ? 'the same agent again → ' : ''}${chain.join(' → ')}; ${recovery.default.maxAttempts} attempts, ${recovery.default.cooldownSec} s apart`,
     `budget      ${limit(maxTaskTokens, 'tokens')}, ${limit(maxTaskCostUsd, 'US dollars')}, ${limit(maxTaskWallTimeSec, 'seconds')}, ${limit(maxTaskRetries, 'runs')} per task; then ${onExceeded ?? 'the degrade policy'}${ownOf(budget.agents)}`,
-    `acceptance  ${plural(acceptance.default.minEvidence, 'piece')} of evidence, ${plural(acceptance.default.commands.length, 'verify command')}${ownOf(acceptance.roles)}`,
+    `acceptance  ${plural(acceptance.default.minEvidence, 'piece')} of evidence, ${plural(acceptance.default.commands.length, 'verify command')}${ownOf(rolesHere)}`,
     `knowledge   ${knowledge.enabled ? `${knowledge.maxItems} hints` : 'off'}`,
     `agents      ${agentNames.length === 0 ? 'every agent may take every task' : agentNames.join(', ')}`,
     `timeouts    routing ${routing / 1_000} s, local state ${state / 1_000} s, message ${message / 1_000} s, synthesis ${synthesis / 1_000} s; ${calls.retry.maxAttempts} tries`,
@@ -183,13 +191,18 @@ async function trust(folder: string, dataDir: string, project: ProjectFolders) {
 }
 
 /** As root, an agent can read and change everything on this machine. */
-const account: Check = async () =>
-  process.geteuid?.() === 0
-    ? warning(
-        'root, and so are the commands of agents',
-        'run Bellwether as an ordinary account, or only its agents: BELLWETHER__WORKER__RUN_AS=ACCOUNT bellwether up',
-      )
-    : good(`uid ${process.geteuid?.() ?? 'unknown'}`)
+async function account({ SUDO_USER: sudoUser }: Environment) {
+  if (process.geteuid?.() !== 0) return good(`uid ${process.geteuid?.() ?? 'unknown'}`)
+  if (sudoUser !== undefined && sudoUser !== 'root')
+    return warning(
+      'root, through sudo: an `up`, its keys and what was trusted belong to the account that started it',
+      `run Bellwether without sudo, as ${plain(sudoUser)}`,
+    )
+  return warning(
+    'root, and so are the commands of agents',
+    'run Bellwether as an ordinary account, or only its agents: BELLWETHER__WORKER__RUN_AS=ACCOUNT bellwether up',
+  )
+}
 
 async function nearestFolder(wanted: string): Promise<string> {
   let path = wanted
@@ -263,7 +276,7 @@ async function port(host: string, wanted: number, up: RunningUp | undefined) {
   if (error === undefined) return good(`${host}:${wanted} is free`)
   if (error.code !== 'EADDRINUSE') return bad(error.message, 'set [server] host to an address of this machine')
   const taken = [
-    `another program uses ${host}:${wanted}`,
+    `${host}:${wanted} is in use: ${holderOf(wanted)}`,
     'stop it, or choose another port: bellwether up --port 0',
   ] as const
   // The up of this folder has another port and works.

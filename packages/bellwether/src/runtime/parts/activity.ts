@@ -2,14 +2,15 @@
  * Reports each turn and task of a process that starts, ends or needs a person, for the terminal of `up`, and knows which turns run now.
  * It reads the outbox and the board and writes nothing. If it falls too far behind, it continues with the newest events.
  */
-import { type Clock, linkAbort, type Log } from '@bellwether/base'
+import { type Clock, linkAbort, type Log, makeWake } from '@bellwether/base'
 import { headStatuses } from '@bellwether/protocol'
+import { callLines } from '@bellwether/protocol/call-text'
 import { policiesForReading } from '../../board/policies/reading.js'
 import { readyRules } from '../../board/dispatch/dispatcher.js'
 import type { Follower, Tail } from '../../http/tail.js'
+import { readApprovals } from '../../kernel/reads/approvals.js'
 import { readEvents, type OutboxEvent } from '../../kernel/verbs/events.js'
 import type { Queryable } from '../../ports/database/database.js'
-import { makeWake } from '../../ports/loop.js'
 import type { BoardPart } from './shared.js'
 import { type Activity, followTasks } from './task-activity.js'
 
@@ -50,6 +51,9 @@ const pauseMs = 250
 const pollMs = 500
 // Events and changes of the board end the wait.
 const quietMs = 60_000
+// A call that waits for approval writes no event: while turns are active, this process looks for one. Each look reads an index.
+const approvalsPollMs = 1_000
+const approvalsMax = 100
 // More active turns than a terminal can show. The oldest are forgotten first.
 const knownMax = 10_000
 interface Known extends RunningTurn {
@@ -64,6 +68,7 @@ export async function openActivity(options: ActivityOptions): Promise<ActivityMo
   const follower = await tail.follow()
   let cursor = await tail.now()
   const readTasks = followTasks()
+  let askedFor: ReadonlySet<string> = new Set()
   let isBoardChanged = false
   const releaseBoard = board?.board.onChange(() => {
     isBoardChanged = true
@@ -120,6 +125,23 @@ export async function openActivity(options: ActivityOptions): Promise<ActivityMo
     cursor = await tail.now()
   }
 
+  /** Reports each call that waits for approval once. */
+  async function readAsked(): Promise<void> {
+    if (known.size === 0) return
+    const waiting = await readApprovals(db, { projectId, show: 'waiting', limit: approvalsMax })
+    for (const {
+      approval_id: approval,
+      agent_turn_id: id,
+      agent_id: agent,
+      tool_name: tool,
+      arguments: args,
+    } of waiting) {
+      const about = [tool, callLines(args)[0]?.text ?? []].flat().join(': ')
+      if (!askedFor.has(approval)) report({ what: 'turn', id, agent, change: 'needs_approval', about })
+    }
+    askedFor = new Set(waiting.map(({ approval_id: approval }) => approval))
+  }
+
   async function readBoard(tell: (activity: Activity) => void): Promise<void> {
     if (board === undefined) return
     const { state } = board.board
@@ -134,6 +156,7 @@ export async function openActivity(options: ActivityOptions): Promise<ActivityMo
       if ((error as { code?: unknown }).code !== 'cursor_reset') throw error
       await skip()
     }
+    await readAsked()
     if (!isBoardChanged) return
     isBoardChanged = false
     await readBoard(report)
@@ -153,10 +176,13 @@ export async function openActivity(options: ActivityOptions): Promise<ActivityMo
     }
   }
 
-  /** Resolves with the next event of the outbox, change of the board, or shutdown. */
+  /** Resolves with the next event of the outbox, change of the board, time to look for calls that wait, or shutdown. */
   async function waitForEvents(events: Follower, mark: number): Promise<void> {
     const wait = linkAbort(signal, over.signal)
-    await Promise.race([events.next(mark, wait.signal), wake.wait(quietMs, wait.signal)])
+    await Promise.race([
+      events.next(mark, wait.signal),
+      wake.wait(known.size > 0 ? approvalsPollMs : quietMs, wait.signal),
+    ])
     wait.abort()
   }
 

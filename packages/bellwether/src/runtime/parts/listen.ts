@@ -114,7 +114,7 @@ export function openReceiver({ clock, log, signal, onChange }: ReceiverOptions):
   }
 }
 
-function holderOf(port: number): string {
+export function holderOf(port: number): string {
   const holder = portHolder(port)
   return holder === undefined
     ? 'another process uses the port'

@@ -1,14 +1,12 @@
-import { appendFileSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { appendFileSync, readFileSync, statSync } from 'node:fs'
 import { systemClock } from '@bellwether/base'
-import { expect, it, onTestFinished } from 'vitest'
+import { expect, it } from 'vitest'
 import { followLines, readLines } from '../../cli/shared/log-lines.js'
 import { logFileOf, olderLogFile, openLogFile } from './log-file.js'
+import { tempFolder } from '../../../test/support/disk/temp-folder.js'
 
 function testData(): string {
-  const folder = mkdtempSync(join(tmpdir(), 'bw-log-'))
-  onTestFinished(() => rmSync(folder, { recursive: true }))
+  const folder = tempFolder('log')
   return folder
 }
 

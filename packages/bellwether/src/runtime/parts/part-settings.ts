@@ -54,6 +54,7 @@ export function pmoSettings({ pmo, worker }: Settings): PmoOptions['settings'] {
     inboxProcessingTimeoutSeconds: worker.inbox_processing_timeout_seconds,
     maxDeaths: worker.max_deaths,
     retentionDays: pmo.retention_days,
+    trendRetentionDays: pmo.trend_retention_days,
     relayPollMs: pmo.relay_poll_seconds * 1_000,
   }
 }

@@ -13,7 +13,7 @@ export interface Activity {
   /** Of the turn or task. */
   readonly id: string
   readonly agent: string | null
-  readonly change: 'started' | 'ended' | 'needs_person' | 'parked'
+  readonly change: 'started' | 'ended' | 'needs_person' | 'needs_approval' | 'parked'
   /** How it ended: the outcome of a turn, the status of a task. */
   readonly outcome?: string
   readonly elapsedMs?: number

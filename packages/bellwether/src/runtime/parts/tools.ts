@@ -1,6 +1,6 @@
 /**
  * Opens the tools of a worker: functions, HTTP tools of `tools.json` and MCP servers of `mcp.json`, the host that runs them, and the
- * toolboxes of its agents. It reads the declarations once, at the start, and logs and skips invalid ones. A worker without tools has
+ * toolboxes of its agents. It reads the files once, at the start, and logs and skips invalid declarations. A worker without tools has
  * no host, but its agents can still call tools that other workers host.
  */
 import { existsSync } from 'node:fs'
@@ -29,7 +29,8 @@ export interface ToolsOptions extends McpOptions {
   readonly signal: AbortSignal
   readonly settings: Settings
   readonly workerId: string
-  readonly functions: readonly HostedTool[]
+  /** Tools written as functions: the same array until the list changes. Undefined: there are none, and there will be none. */
+  readonly functions: (() => readonly HostedTool[]) | undefined
   /** The folder of tools.json and mcp.json. */
   readonly control: string
   /** Whether this process puts its tools on the roster; else `up` does. */
@@ -58,10 +59,10 @@ const loggedMax = 1_000
 export async function openTools(options: ToolsOptions): Promise<WorkerTools> {
   const { kernel, clock, log, settings, projectId } = options
   const silentSeconds = settings.worker.inbox_processing_timeout_seconds
-  const own = ownTools(options)
+  const own = declaredTools(options)
   const servers = await openServers(options)
-  const catalogue = openCatalogue(own, servers)
-  if (options.writesRoster) for (const tool of own) await declareTool(kernel, projectId, tool, silentSeconds)
+  const catalogue = openCatalogue(own, servers, options.functions)
+  if (options.writesRoster) for (const tool of catalogue.own) await declareTool(kernel, projectId, tool, silentSeconds)
   const settled = new AbortController()
   await Promise.race([
     Promise.all(servers.map((server) => server.settled())),
@@ -70,7 +71,8 @@ export async function openTools(options: ToolsOptions): Promise<WorkerTools> {
   settled.abort()
   const mayAct = (agentId: string, name: string) => isForActions(name, catalogue, options.listed(agentId))
   const hosting = { catalogue, mayAct, host: options.workerId, settings: toolHostSettings(settings) }
-  const host = own.length === 0 && servers.length === 0 ? undefined : await openToolHost({ ...options, ...hosting })
+  const hasTools = own.length > 0 || servers.length > 0 || options.functions !== undefined
+  const host = hasTools ? await openToolHost({ ...options, ...hosting }) : undefined
   const logged = new Set<string>()
 
   function logOnce(agentId: string, problems: readonly string[]): void {
@@ -102,17 +104,17 @@ export async function openTools(options: ToolsOptions): Promise<WorkerTools> {
 const kinds = { [toolsFile]: readHttpTools }
 export const toolFiles: readonly string[] = [mcpFile, ...Object.keys(kinds)]
 
-export function ownTools({
-  control,
-  functions,
-  log,
-}: Pick<ToolsOptions, 'control' | 'functions' | 'log'>): HostedTool[] {
-  const own = [...functions]
+type DeclaredOptions = Pick<ToolsOptions, 'control' | 'log'> & Partial<Pick<ToolsOptions, 'functions'>>
+
+/** The tools that files of the folder declare. */
+export function declaredTools({ control, functions, log }: DeclaredOptions): HostedTool[] {
+  const own: HostedTool[] = []
+  const written = new Set((functions?.() ?? []).map(({ name }) => name))
   for (const [file, read] of Object.entries(kinds)) {
     const { tools, problems } = read(join(control, file))
     logSkipped(log, file, problems)
     for (const tool of tools) {
-      if (own.every(({ name }) => name !== tool.name)) own.push(tool)
+      if (!written.has(tool.name) && own.every(({ name }) => name !== tool.name)) own.push(tool)
       else logSkipped(log, file, [`another tool has the name "${tool.name}" already`])
     }
   }

@@ -9,7 +9,7 @@ import { dataFolderOf, ownFolder, statsOf } from '../data-folder.js'
 import { upFile } from '../paths.js'
 import type { PartState } from '../supervise/supervisor.js'
 
-export interface UpFacts {
+interface UpFacts {
   readonly url: string
   readonly pid: number
   readonly project: string

@@ -64,7 +64,7 @@ export interface Context {
 /** `requested`: a reader requested the scan. `settling`: the view requested it because evidence disagreed. */
 export type ScanPurpose = 'routine' | 'requested' | 'settling'
 
-export type KeepReason = 'tombstone' | 'memory_newer' | 'same' | 'parent_newer' | 'late_event'
+type KeepReason = 'tombstone' | 'memory_newer' | 'same' | 'parent_newer' | 'late_event'
 
 /** Memory stays as it is. `disputed`: a later scan contradicts memory, so a settling scan of that path must decide. */
 export interface Keep {
@@ -104,7 +104,7 @@ export function decide(row: RowEvent, context: Context): Decision {
 const scannedAfter = (context: Context, at: number) => context.scanBeganAt !== undefined && at < context.scanBeganAt
 
 /** V6.3: a scan that began before a deletion does not undo it. A file that is newer than its tombstone is a new file. */
-export function tombstoneRule(row: RowEvent, context: Context): Keep | undefined {
+function tombstoneRule(row: RowEvent, context: Context): Keep | undefined {
   const { tombstone } = context
   if (tombstone === undefined || row.modifiedTime > tombstone.logical) return undefined
   if (authority[row.origin].reincarnates === 'always') {
@@ -123,7 +123,7 @@ function lateEventRule(row: RowEvent, { known }: Context): Keep | undefined {
 }
 
 /** V6.6 (2): memory with the same or a newer mtime wins over a scan, unless the scan was requested later to find out. */
-export function newerMemoryRule(row: RowEvent, context: Context): Keep | undefined {
+function newerMemoryRule(row: RowEvent, context: Context): Keep | undefined {
   const { known } = context
   if (!authority[row.origin].yieldsToNewerMemory || known === undefined || known.placeholder) return undefined
   if (row.modifiedTime > known.modifiedTime) return undefined

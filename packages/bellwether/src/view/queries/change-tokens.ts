@@ -13,7 +13,7 @@ export type ViewToken = z.infer<typeof shape>
 
 const tokenLengthMax = 32_768
 
-export function writeToken(token: ViewToken): string {
+function writeToken(token: ViewToken): string {
   return Buffer.from(JSON.stringify(token)).toString('base64url')
 }
 

@@ -6,7 +6,7 @@ import { none, root } from '../tree/tree.js'
 import type { View, ViewSource } from '../view.js'
 
 // Lists are cut here; the counts beside them are exact.
-export const listMax = 10_000
+const listMax = 10_000
 
 export interface Now {
   readonly wallMs: number

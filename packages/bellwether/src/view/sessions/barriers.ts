@@ -3,14 +3,9 @@
  * had seen by then is applied. A barrier ends when every sensor has confirmed or disconnected, or when the reader's time is
  * up. It is synced only if every sensor confirmed.
  */
-export interface BarrierEnd {
-  readonly synced: boolean
-  /** How many sensors the barrier waited for. */
-  readonly sensors: number
-  readonly passed: number
-  /** Sessions that did not confirm. */
-  readonly missing: readonly string[]
-}
+import type { SyncReport } from '@bellwether/protocol/http'
+
+export type BarrierEnd = Omit<SyncReport, 'token'>
 
 interface Barrier {
   readonly waiting: Set<string>

@@ -1,11 +1,11 @@
 import { Retryable } from '@bellwether/protocol'
 import { describe, expect, it } from 'vitest'
-import { negotiateTimeout, Sessions, type Session } from './sessions.js'
+import { negotiateTimeout, Sessions, type Session, type SessionKey } from './sessions.js'
 
 function make() {
   const led: string[] = []
   const sessions = new Sessions((session) => led.push(session.id))
-  const create = (sessionId: string, sourceId = 's', nowMs = 0, timeoutMs = 30_000) =>
+  const create = (sessionId: string, sourceId = 's', nowMs = 0, timeoutMs = 30_000, key?: SessionKey) =>
     sessions.create(
       {
         sessionId,
@@ -17,6 +17,7 @@ function make() {
         timeoutMs,
         createdAtMs: 0,
         inProcess: false,
+        key,
       },
       nowMs,
     )
@@ -135,5 +136,39 @@ describe('commands', () => {
     const session = make().create('1')
     for (let i = 0; i < 256; i += 1) session.command({ type: 'audit' })
     expect(() => session.command({ type: 'audit' })).toThrow(Retryable)
+  })
+})
+
+describe('keys', () => {
+  const keyOf = (id: string, isLive = () => true): SessionKey => ({ id, isLive })
+
+  it('one key cannot use up the sessions of a view, and the view has a limit for all', () => {
+    const { create, end } = make()
+    const open = (at: number, key: SessionKey) => create(`${key.id}-${at}`, 's', 0, 604_800_000, key)
+    const own = Array.from({ length: 900 }, (_, at) => open(at, keyOf('flood')))
+    expect(() => open(900, keyOf('flood'))).toThrow('This key already has 900 sessions of the view')
+    for (let at = 0; at < 100; at += 1) open(at, keyOf('other'))
+    expect(() => open(100, keyOf('other'))).toThrow('The view already has 1000 sessions')
+    end(own[5]!)
+    end(own[6]!)
+    open(100, keyOf('other'))
+    open(901, keyOf('flood'))
+  })
+
+  it('names the sessions whose key was revoked', () => {
+    const { create, sessions } = make()
+    let isLive = true
+    const mine = create(
+      '1',
+      's',
+      0,
+      1_000,
+      keyOf('a', () => isLive),
+    )
+    create('2', 's', 0, 1_000, keyOf('b'))
+    create('3')
+    expect(sessions.revoked()).toEqual([])
+    isLive = false
+    expect(sessions.revoked()).toEqual([mine])
   })
 })

@@ -15,6 +15,13 @@ export interface SessionInfo {
   readonly createdAtMs: number
   /** The sensor runs in the process of the view. */
   readonly inProcess: boolean
+  readonly key?: SessionKey | undefined
+}
+
+/** The API key that created a session. The session ends with it, however long its timeout is. */
+export interface SessionKey {
+  readonly id: string
+  isLive(): boolean
 }
 
 export interface Connect {
@@ -24,9 +31,10 @@ export interface Connect {
   readonly clientAddress: string
   /** The sensor runs in the process of the view, so its reports do not depend on the HTTP receiver. */
   readonly inProcess?: boolean
+  readonly key?: SessionKey | undefined
 }
 
-export type EndReason = 'disconnected' | 'timed out' | 'ended by force' | 'closed' | 'source dropped'
+export type EndReason = 'disconnected' | 'timed out' | 'key revoked' | 'ended by force' | 'closed' | 'source dropped'
 
 export class Session {
   role: PipeRole = 'follower'
@@ -97,6 +105,8 @@ export class Session {
 
 // A view with more sensors should be split into several views.
 const sessionsMax = 1_000
+// One key, and a fleet that shares it, leaves places for the others.
+const sessionsPerKey = 900
 const gapSweeps = 3
 
 export class Sessions {
@@ -137,11 +147,11 @@ export class Sessions {
   }
 
   create(facts: SessionInfo, monotonicMs: number): Session {
-    if (this.#byId.size >= sessionsMax) {
-      throw new Retryable(`The view already has ${sessionsMax} sessions; try again later`, {
-        code: 'too_many_sessions',
-        afterMs: 10_000,
-      })
+    if (this.#byId.size >= sessionsMax) throw tooMany(`The view already has ${sessionsMax} sessions`)
+    const keyId = facts.key?.id
+    if (keyId !== undefined && this.#byId.size >= sessionsPerKey) {
+      const own = [...this.#byId.values()].filter(({ info }) => info.key?.id === keyId)
+      if (own.length >= sessionsPerKey) throw tooMany(`This key already has ${sessionsPerKey} sessions of the view`)
     }
     const session = new Session(facts, monotonicMs)
     this.#byId.set(session.id, session)
@@ -170,6 +180,11 @@ export class Sessions {
     for (const follower of [...responsive, ...followers]) if (this.#tryBecomeLeader(follower)) return
   }
 
+  /** Sessions whose key was revoked or rotated. */
+  revoked(): Session[] {
+    return [...this.#byId.values()].filter(({ info }) => info.key?.isLive() === false)
+  }
+
   /** Sessions that were silent for longer than their timeout while sweeps ran. Called every `intervalMs`. */
   expired(monotonicMs: number, intervalMs: number): Session[] {
     if (this.#sweptAt === undefined || monotonicMs - this.#sweptAt > gapSweeps * intervalMs)
@@ -192,6 +207,9 @@ export class Sessions {
     return true
   }
 }
+
+const tooMany = (what: string) =>
+  new Retryable(`${what}; try again later`, { code: 'too_many_sessions', afterMs: 10_000 })
 
 export const sessionObsolete = () =>
   new Terminal('The session has ended or is unknown', { code: 'session_obsolete', hint: 'Create a new session.' })

@@ -59,10 +59,6 @@ export class Directories {
     return this.page(row).count[row & mask]!
   }
 
-  childAt(row: number, slot: number): number {
-    return this.arena[this.page(row).block[row & mask]! + slot]!
-  }
-
   /** The children, unordered; valid until the next change. */
   list(row: number): Uint32Array {
     const page = this.page(row)

@@ -78,7 +78,7 @@ export function checkRow(row: Row): void {
   if (row.lastUpdatedAt !== undefined) checkMs(row.lastUpdatedAt)
 }
 
-export function checkMs(ms: number): void {
+function checkMs(ms: number): void {
   if (!Number.isSafeInteger(ms) || ms < 0 || ms >= 2 ** 48)
     throw invalid('last_updated_at', ms, 'a whole number of milliseconds')
 }

@@ -4,7 +4,7 @@
  * JavaScript string as the lone surrogate U+DC00 + byte (like Python's surrogateescape), without loss.
  */
 import { isUtf8 } from 'node:buffer'
-import { InvalidInput } from '@bellwether/protocol'
+import { InvalidInput, shortened } from '@bellwether/protocol'
 
 // The limits of Linux (PATH_MAX, NAME_MAX): a sensor cannot see longer ones.
 export const pathBytesMax = 4_096
@@ -13,8 +13,10 @@ export const nameBytesMax = 255
 export const depthMax = 1_024
 
 function invalidPath(path: string, problem: string, hint: string): InvalidInput {
-  const shown = path.length > 120 ? `${path.slice(0, 120)}…` : path
-  return new InvalidInput(`Invalid path ${JSON.stringify(shown)}: ${problem}`, { code: 'invalid_path', hint })
+  return new InvalidInput(`Invalid path ${JSON.stringify(shortened(path, 120))}: ${problem}`, {
+    code: 'invalid_path',
+    hint,
+  })
 }
 
 const hashStart = 0x811c9dc5

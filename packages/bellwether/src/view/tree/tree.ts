@@ -7,7 +7,7 @@ import { InvalidInput, Terminal } from '@bellwether/protocol'
 import { AgentPool } from './agent-pool.js'
 import { ChangeLog, type Change, type Changes } from './change-log.js'
 import { callerBits, entryPageBits, high, inSeq } from './columns.js'
-import { checkMs, checkRow, flag, none, root, shownFlags, type NodeId, type Row } from './entry.js'
+import { checkRow, flag, none, root, shownFlags, type NodeId, type Row } from './entry.js'
 import { depthMax } from './path.js'
 import { TreeReader } from './reader.js'
 import { Store } from './store.js'
@@ -155,12 +155,6 @@ export class Tree extends TreeReader {
   setAuditMark(node: NodeId, mark: number): void {
     this.check(node)
     this.store.page(node).audit[node & mask] = mark
-  }
-
-  setLastUpdatedAt(node: NodeId, ms: number): void {
-    this.check(node)
-    checkMs(ms)
-    this.writeUpdated(node, ms)
   }
 
   setAgent(node: NodeId, agent: string): void {

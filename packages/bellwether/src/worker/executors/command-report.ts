@@ -2,11 +2,13 @@
  * Turns the run of a command into the ending of its turn: the outcome, and a deliverable that explains it. Pure. Only the exit, the
  * declared format and the reason for an early stop decide the outcome, whatever else the program prints.
  */
+import { constants } from 'node:os'
 import { budgetExceeded } from '@bellwether/protocol'
 import type { FieldSpec } from '../../kernel/verbs/cards.js'
 import { fieldsByName } from '../submit-result.js'
 import { interrupted, sessionLost, type CommandRun, type StopReason } from './command-run.js'
-import { lastObject, parseObject } from './formats.js'
+import { lastObject } from './formats.js'
+import { parseObject } from './parsed-output.js'
 import { noProgress } from './repeats.js'
 import type { Delivered } from './stored-result.js'
 
@@ -52,13 +54,16 @@ const stops: Readonly<Partial<Record<StopReason, Failure>>> = {
 const notFound: Failure = {
   error: 'command_not_found',
   sentence: 'could not be started: the program was not found',
-  hint: 'Install it, or correct the agent file. If you installed it after `up` was started, or changed the PATH, restart `up`.',
+  hint: 'Install it (`bellwether doctor` shows how), or correct the agent file. If you installed it after `up` was started, or changed the PATH, restart `up`.',
 }
 const notExecutable: Failure = {
   error: 'command_not_started',
   sentence: 'could not be started: the file is not executable',
   hint: 'Make it executable with chmod +x, or correct the agent file.',
 }
+// Claude names a command of its terminal interface, and an agent has no terminal.
+const signIn =
+  'Start claude in a terminal as the account that runs `up`, and enter /login there. Or set ANTHROPIC_API_KEY, name it under "env" in the agent file, and restart `up`.'
 // What the shell and the program that enter the sandbox print if there is nothing to run in it.
 const entered =
   /^(?:bellwether-network: .*\bexec: .*|bwrap: execvp .*): (?:(not found|No such file)|Permission denied)/m
@@ -82,11 +87,26 @@ function failureOf({ stopped, exit, output, stderr }: CommandRun): Failure | und
   // A program that reports no failure usually says on stderr why it ended.
   const words = output.failure ?? lastLineOf(stderr)
   const reason = words === '' ? '' : `: ${printable(words).slice(0, tailMaxChars)}`
-  if (exit.code !== 0) return { error: `command_exit_${exit.code}`, sentence: `exited with ${exit.code}${reason}` }
-  if (output.failure !== undefined) return { error: 'command_error', sentence: `reported a failure${reason}` }
+  const hint = /Please run \/login/.test(words) ? { hint: signIn } : {}
+  if (exit.code !== 0)
+    return {
+      error: `command_exit_${exit.code}`,
+      sentence: `exited with ${exit.code}${asAfter(exit.code)}${reason}`,
+      ...hint,
+    }
+  if (output.failure !== undefined) return { error: 'command_error', sentence: `reported a failure${reason}`, ...hint }
   if (output.text === undefined && output.fields === undefined)
     return { error: 'no_answer', sentence: 'ended without a result' }
   return undefined
+}
+
+// What a shell, or the program that enters the sandbox, reports if a signal ended the program.
+const signalBase = 128
+
+function asAfter(code: number): string {
+  const [name] = Object.entries(constants.signals).find(([, number]) => number === code - signalBase) ?? []
+  if (name === undefined) return ''
+  return name === 'SIGKILL' ? ', as after SIGKILL: the machine may have run out of memory' : `, as after ${name}`
 }
 
 function failureReport({ sentence, hint }: Failure, run: CommandRun, command: readonly string[]): string {

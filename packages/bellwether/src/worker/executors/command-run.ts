@@ -12,7 +12,8 @@ import type { Watch } from '../../ports/processes/guardian.js'
 import type { Exit } from '../../ports/processes/contain.js'
 import { launch, type Launched } from '../../ports/processes/run.js'
 import { spendingLimit } from '../budget-watch.js'
-import { formats, type FormatName, type ParsedOutput } from './formats.js'
+import { formats, type FormatName } from './formats.js'
+import type { ParsedOutput } from './parsed-output.js'
 import { noProgress } from './repeats.js'
 
 export type StopReason = ContinuedLater | 'budget' | 'guardian_lost' | typeof noProgress | Restart

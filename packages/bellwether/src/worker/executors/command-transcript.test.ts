@@ -20,6 +20,10 @@ describe('the transcript of a coding agent', () => {
     expect(
       entriesOf('claude', [
         { type: 'system', subtype: 'init', model: 'm', session_id: 's' },
+        {
+          ...{ type: 'system', subtype: 'api_retry', attempt: 1, max_retries: 10, retry_delay_ms: 507.08 },
+          ...{ error_status: 529, error: 'overloaded' },
+        },
         message('assistant', { type: 'thinking', thinking: 'hm' }, { type: 'text', text: 'Let me look.' }),
         message('assistant', { type: 'tool_use', id: 't1', name: 'Bash', input: { command: 'ls' } }),
         message('user', { type: 'tool_result', tool_use_id: 't1', content: [{ type: 'text', text: 'a.txt' }] }),
@@ -28,6 +32,12 @@ describe('the transcript of a coding agent', () => {
       ]),
     ).toEqual([
       ['note', 'claude m, session s', undefined, undefined],
+      [
+        'note',
+        "The model's API failed: overloaded (529). claude calls it again in 0.5 s (retry 1 of 10).",
+        undefined,
+        undefined,
+      ],
       ['thought', 'hm', undefined, undefined],
       ['text', 'Let me look.', undefined, undefined],
       ['tool_call', '{"command":"ls"}', 't1', 'Bash'],
@@ -69,16 +79,54 @@ describe('the transcript of a coding agent', () => {
       entriesOf('codex', [
         { type: 'item.started', item },
         { type: 'item.completed', item: { ...item, aggregated_output: 'ok', exit_code: 2 } },
+        { type: 'item.completed', item: { ...item, aggregated_output: '', status: 'declined' } },
+        { type: 'item.completed', item: { id: 'i2', type: 'file_change', changes: [], status: 'failed' } },
+        { type: 'error', message: 'Reconnecting... 1/5' },
         { type: 'item.completed', item: { type: 'reasoning', text: 'why' } },
         { type: 'item.completed', item: { type: 'agent_message', text: 'done' } },
       ]),
     ).toEqual([
       ['tool_call', 'make', 'i1', 'command'],
       ['tool_result', 'ok\n[exit code 2]', 'i1', 'command'],
+      ['tool_result', '[not allowed]', 'i1', 'command'],
+      ['tool_call', '[]', 'i2', 'file_change'],
+      ['tool_result', 'not applied: it failed or was not allowed', 'i2', 'error'],
+      ['note', 'Reconnecting... 1/5', undefined, undefined],
       ['thought', 'why', undefined, undefined],
       ['text', 'done', undefined, undefined],
       ['stderr', 'careful', undefined, undefined],
     ])
+  })
+
+  it('[T9.2] the transcript of a coding agent names the calls that claude was not allowed to make, and how to allow them', () => {
+    const call = (tool_name: string, tool_input: object) => ({ tool_name, tool_use_id: 't', tool_input })
+    const denials = [
+      call('Bash', { command: 'npm test' }),
+      call('Write', { file_path: 'a.txt', content: 'x' }),
+      ...[1, 2, 3, 4].map(() => call('WebFetch', { url: 'x' })),
+    ]
+    const [[kind, note]] = entriesOf('claude', [{ type: 'result', result: 'no', permission_denials: denials }]) as [
+      [string, string],
+    ]
+    expect([kind, note]).toEqual(['note', expect.stringContaining('--allowedTools')])
+    expect(note).toContain(
+      'not allowed to use Bash(npm test), Write(a.txt), WebFetch, WebFetch, WebFetch and 1 more. To allow',
+    )
+    for (const permission_denials of [[], undefined, 'x'])
+      expect(entriesOf('claude', [{ type: 'result', result: 'no', permission_denials }])).toHaveLength(1)
+  })
+
+  it('the transcript of a coding agent says once why its program failed', () => {
+    const notes: string[] = []
+    const transcript = commandTranscript('codex', ({ content }) => void notes.push(content))
+    const message = 'unexpected status 401 Unauthorized'
+    for (const event of [
+      { type: 'error', message },
+      { type: 'turn.failed', error: { message } },
+    ])
+      transcript.add('stdout', `${JSON.stringify(event)}\n`)
+    transcript.end({ failure: message })
+    expect(notes).toEqual([message])
   })
 
   it('[T9.2] the transcript of a coding agent has the tool calls of opencode with their results', () => {

@@ -4,7 +4,8 @@
  */
 import { objectOf, textOrJson, type JsonObject } from '@bellwether/base'
 import type { NewTranscriptEntry } from '../../kernel/verbs/content/append_transcript.js'
-import { parseObject, textIn, type FormatName, type ParsedOutput } from './formats.js'
+import type { FormatName } from './formats.js'
+import { parseObject, textIn, type ParsedOutput } from './parsed-output.js'
 
 export interface CommandTranscript {
   add(stream: 'stdout' | 'stderr', text: string): void
@@ -21,6 +22,7 @@ export function commandTranscript(format: FormatName, say: Say): CommandTranscri
   const read = events[format]
   let line = ''
   let printed: 'stdout' | 'stderr' | 'text' | undefined
+  let last: string | undefined
   function print(kind: 'stdout' | 'stderr' | 'text', content: string): void {
     if (content === '') return
     say({ kind, content, continued: printed === kind })
@@ -33,6 +35,7 @@ export function commandTranscript(format: FormatName, say: Say): CommandTranscri
     // Pieces of one message become one block.
     if (object!['delta'] === true) return entries.forEach(({ content }) => print('text', content))
     for (const entry of entries) say(entry)
+    last = entries.at(-1)?.content ?? last
     if (entries.length > 0) printed = undefined
   }
   return {
@@ -51,7 +54,8 @@ export function commandTranscript(format: FormatName, say: Say): CommandTranscri
     end({ failure }) {
       if (line !== '') event(line)
       line = ''
-      if (failure !== undefined) say({ kind: 'note', content: failure })
+      // A program may have reported it in its last event.
+      if (failure !== undefined && failure !== last) say({ kind: 'note', content: failure })
     },
   }
 }
@@ -89,7 +93,34 @@ function claude(event: JsonObject): NewTranscriptEntry[] {
     )
   if (event['type'] === 'system' && event['subtype'] === 'init')
     return entry('note', `claude ${textOrJson(event['model'])}, session ${textOrJson(event['session_id'])}`)
+  if (event['type'] === 'system' && event['subtype'] === 'api_retry') return entry('note', claudeRetry(event))
+  if (event['type'] === 'result') return entry('note', claudeDenials(event['permission_denials']))
   return []
+}
+
+// More calls than a person reads.
+const denialsMax = 5
+const callMaxChars = 200
+
+/** Names the calls that claude was not allowed to make: it ends with success nevertheless. */
+function claudeDenials(denials: unknown): string | undefined {
+  const all = Array.isArray(denials) ? denials.map(objectOf) : []
+  if (all.length === 0) return undefined
+  const calls = all.slice(0, denialsMax).map(({ tool_name: tool, tool_input: input }) => {
+    const { command, file_path: path } = objectOf(input)
+    const what = textIn(command) ?? textIn(path)
+    return `${textOrJson(tool)}${what === undefined ? '' : `(${what.slice(0, callMaxChars)})`}`
+  })
+  const more = all.length > denialsMax ? ` and ${all.length - denialsMax} more` : ''
+  return `claude was not allowed to use ${calls.join(', ')}${more}. To allow calls in advance, add rules to "args" of the agent file: --allowedTools, 'Bash(npm test)'. With "approve: ask" a person decides.`
+}
+
+/** Says why nothing happens for a while: the program waits before it repeats a call of the model. */
+function claudeRetry(event: JsonObject): string {
+  const { attempt, max_retries: most, retry_delay_ms: delayMs } = event
+  const status = typeof event['error_status'] === 'number' ? ` (${event['error_status']})` : ''
+  const wait = typeof delayMs === 'number' ? ` in ${(delayMs / 1_000).toFixed(1)} s` : ''
+  return `The model's API failed: ${textOrJson(event['error'])}${status}. claude calls it again${wait} (retry ${textOrJson(attempt)} of ${textOrJson(most)}).`
 }
 
 /** `codex exec --json`. */
@@ -101,19 +132,28 @@ function codex(event: JsonObject): NewTranscriptEntry[] {
   if (type === 'agent_message' && done) return entry('text', textIn(item['text']))
   if (type === 'reasoning' && done) return entry('thought', textIn(item['text']))
   if (type === 'error' && done) return entry('note', textIn(item['message']))
+  // Also before it repeats a call of the model.
+  if (event['type'] === 'error') return entry('note', textIn(event['message']))
   const started = event['type'] === 'item.started'
   if (type === 'command_execution') {
     if (started) return entry('tool_call', textIn(item['command']), id, 'command')
+    const { exit_code: code, status, aggregated_output: output } = item
     const exit =
-      typeof item['exit_code'] === 'number' && item['exit_code'] !== 0 ? `\n[exit code ${item['exit_code']}]` : ''
-    return done ? entry('tool_result', `${textIn(item['aggregated_output']) ?? ''}${exit}`, id, 'command') : []
+      status === 'declined' ? '[not allowed]' : typeof code === 'number' && code !== 0 ? `[exit code ${code}]` : []
+    return done ? entry('tool_result', [textIn(output) ?? [], exit].flat().join('\n'), id, 'command') : []
   }
   if (type === 'mcp_tool_call') {
     const name = `${textOrJson(item['server'])}.${textOrJson(item['tool'])}`
     if (started) return entry('tool_call', textOrJson(item['arguments'] ?? {}), id, name)
     return done ? entry('tool_result', textOrJson(item['error'] ?? item['result'] ?? ''), id, name) : []
   }
-  if (type === 'file_change' && done) return entry('tool_call', textOrJson(item['changes']), id, 'file_change')
+  if (type === 'file_change' && done)
+    return [
+      ...entry('tool_call', textOrJson(item['changes']), id, 'file_change'),
+      ...(item['status'] === 'failed'
+        ? entry('tool_result', 'not applied: it failed or was not allowed', id, 'error')
+        : []),
+    ]
   if (type === 'web_search' && done) return entry('tool_call', textIn(item['query']), id, 'web_search')
   return []
 }

@@ -32,7 +32,7 @@ import { commandTranscript } from './command-transcript.js'
 import { earlierResult, resultCard, type Delivered } from './stored-result.js'
 import { cliHomes, commandLine, presetEnvironment, type Recipe } from './presets.js'
 import { promptOf } from './prompt.js'
-import { countRepeats, defaultMaxRepeats, noProgress } from './repeats.js'
+import { defaultMaxRepeats, guardRepeats, noProgress } from './repeats.js'
 import { openRunSession, type RunSession } from './session.js'
 import { firstEventMs, messageText, openingLines, steer, takenMessages } from './steering.js'
 import type { Usage } from './usage.js'
@@ -179,7 +179,12 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
         session.hand(Math.max(0, ...inPrompt.map(({ seq }) => seq)))
         const text = promptOf(
           session.start,
-          { ...parts, mark: session.promptMark, messages: inPrompt.map(messageText).join('\n\n') },
+          {
+            ...parts,
+            mark: session.promptMark,
+            mayBeKnown: session.mayKnowPrompt,
+            messages: inPrompt.map(messageText).join('\n\n'),
+          },
           turn,
         )
         const launched = {
@@ -231,20 +236,20 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
   /** The output of a short command beside the program. A lookup that fails finds nothing: the program starts a new session. */
   async function lookUp(context: TurnContext, search: Search): Promise<string> {
     const { turn } = context
-    const halt = linkAbort(context.signal)
+    const cancellation = linkAbort(context.signal)
     const late = new AbortController()
-    void clock.sleep(lookUpMs, late.signal).then(() => halt.abort())
+    void clock.sleep(lookUpMs, late.signal).then(() => cancellation.abort())
     const quiet = () => undefined
     try {
       const { exit, stdout, stderr } = await runCommand({
-        ...{ clock, ...search, format: 'text', prompt: '', graceMs, signal: halt.signal },
+        ...{ clock, ...search, format: 'text', prompt: '', graceMs, signal: cancellation.signal },
         ...{ name: `${turn.agentTurnId}-${turn.turnEpoch}`, onParsed: quiet, onText: quiet },
       })
       if (stderr !== '') log.warn({ agent_turn_id: turn.agentTurnId, exit, stderr }, 'session lookup failed')
       return stdout
     } finally {
       late.abort()
-      halt.release()
+      cancellation.release()
     }
   }
 
@@ -256,13 +261,15 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
   ): Promise<RanCommand> {
     const { turn } = context
     const stepId = context.newId()
-    const { max_repeats: maxRepeats = defaultMaxRepeats } = spec.budget ?? {}
-    const repeated = countRepeats(maxRepeats)
-    const halt = linkAbort(context.signal)
+    const cancellation = linkAbort(context.signal)
     const over = new AbortController()
     const steering = steer({
       ...{ context, session, clock, log, signal: over.signal, firstEventMs: options.firstEventMs ?? firstEventMs },
-      stop: (reason) => halt.abort(reason),
+      stop: (reason) => cancellation.abort(reason),
+    })
+    const repeats = guardRepeats(spec.budget?.max_repeats ?? defaultMaxRepeats, {
+      warn: (text) => steering.warn(text),
+      stop: () => cancellation.abort(noProgress),
     })
     let usage: Usage | undefined
     const facts = (): StepFacts => ({ usage, frozenMs: watch.frozenMs(), degraded, session })
@@ -273,7 +280,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
       if (session.resumes) context.say({ kind: 'note', content: `Resumes the session ${session.id}.` })
       const transcript = commandTranscript(launched.format, (entry) => {
         context.say(entry)
-        if (repeated(entry) >= maxRepeats) halt.abort(noProgress)
+        repeats(entry)
       })
       const stop = context.meter?.(() => runningStep(stepId, facts()))
       const run = await runCommand({
@@ -281,14 +288,14 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
         ...launched,
         name: `${turn.agentTurnId}-${turn.turnEpoch}`,
         watch,
-        signal: halt.signal,
+        signal: cancellation.signal,
         graceMs,
         onInput: steering.onInput,
         onParsed(output) {
           usage = output.usage
           if (output.failure === undefined) charged.used(usage)
           steering.see(output)
-          if (session.see(output)) halt.abort(sessionLost)
+          if (session.see(output)) cancellation.abort(sessionLost)
         },
         onChunk: chunks(turn),
         onText(stream, text) {
@@ -303,7 +310,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
       return { stepId, run, facts: facts(), written: steering.written }
     } finally {
       over.abort()
-      halt.release()
+      cancellation.release()
     }
   }
 

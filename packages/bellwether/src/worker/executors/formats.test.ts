@@ -48,6 +48,74 @@ describe('output formats', () => {
     expect(parser.output).toMatchObject({ text: 'done', usage: { total_tokens: 2 } })
   })
 
+  it('output formats count what the subagents of claude use, and the limit of its budget, as its result does by model', () => {
+    // The numbers are those of claude 2.1.197 with a server that imitates its API.
+    const usage = (input: number, read: number, output: number) => ({
+      input_tokens: input,
+      cache_creation_input_tokens: 0,
+      cache_read_input_tokens: read,
+      output_tokens: output,
+    })
+    const model = (inputTokens: number, cacheReadInputTokens: number, outputTokens: number) => ({
+      'claude-opus-4-8[1m]': { inputTokens, outputTokens, cacheReadInputTokens, cacheCreationInputTokens: 0 },
+    })
+    const result = (fields: object) => JSON.stringify({ type: 'result', subtype: 'success', result: 'done', ...fields })
+    const parser = formats.claude()
+    for (const parent_tool_use_id of [null, 't', 't', 't', null])
+      parser.line!(JSON.stringify({ type: 'assistant', parent_tool_use_id, message: { usage: usage(6, 31_791, 1) } }))
+    parser.line!(
+      result({ usage: usage(12, 63_582, 236), modelUsage: model(30, 158_955, 590), total_cost_usd: 0.13219 }),
+    )
+    expect(parser.output.usage).toMatchObject({
+      input_tokens: 30,
+      cache_read_tokens: 158_955,
+      output_tokens: 590,
+      cost_usd: 0.13219,
+    })
+    // The next message of the same process: the total by model goes on.
+    parser.line!(result({ usage: usage(6, 31_791, 118), modelUsage: model(36, 190_746, 708), total_cost_usd: 0.158 }))
+    expect(parser.output.usage).toMatchObject({ input_tokens: 36, output_tokens: 708, cost_usd: 0.158 })
+
+    const stopped = formats.claude()
+    const errors = ['Reached maximum budget ($0.01)']
+    const ending = { subtype: 'error_max_budget_usd', is_error: true, result: undefined, errors, total_cost_usd: 0.026 }
+    stopped.line!(result({ ...ending, usage: usage(0, 0, 0), modelUsage: model(6, 31_791, 118) }))
+    expect(stopped.output).toMatchObject({ failure: errors[0], usage: { input_tokens: 6, output_tokens: 118 } })
+  })
+
+  it('output formats take the last text of claude itself as its result if it reports an empty one', () => {
+    const parser = formats.claude()
+    const say = (text: string, parent_tool_use_id: string | null) =>
+      parser.line!(
+        JSON.stringify({ type: 'assistant', parent_tool_use_id, message: { content: [{ type: 'text', text }] } }),
+      )
+    say('\n\nThe work is done.', null)
+    say('I am a subagent.', 'toolu_1')
+    parser.line!(JSON.stringify({ type: 'result', subtype: 'success', is_error: false, result: '' }))
+    expect(parser.output.text).toBe('The work is done.')
+    parser.line!(JSON.stringify({ type: 'result', subtype: 'success', is_error: false, result: 'Its own words.' }))
+    expect(parser.output.text).toBe('Its own words.')
+  })
+
+  it('output formats take a call of the model of claude that the API refuses with 429 as a limit of the account', () => {
+    const resultWith = (status: number | null) => {
+      const parser = formats.claude()
+      const text = 'API Error: Request rejected (429) · This request would exceed the rate limit.'
+      const ending = { type: 'result', subtype: 'success', is_error: true, api_error_status: status, result: text }
+      parser.line!(JSON.stringify(ending))
+      return parser.output
+    }
+    expect(resultWith(429)).toMatchObject({ limited: {}, failure: expect.stringContaining('(429)') })
+    for (const status of [null, 529]) expect(resultWith(status).limited).toBeUndefined()
+    const known = formats.claude()
+    const info = { status: 'rejected', resetsAt: 1_795_096_156, rateLimitType: 'five_hour' }
+    known.line!(JSON.stringify({ type: 'rate_limit_event', rate_limit_info: info }))
+    known.line!(
+      JSON.stringify({ type: 'result', is_error: true, api_error_status: 429, result: "You've hit your limit" }),
+    )
+    expect(known.output.limited).toEqual({ until: 1_795_096_156_000 })
+  })
+
   it('[H6.5] output formats take a failure that a JSON object reports in any form, whatever text it has', () => {
     const failureOf = (object: object) => {
       const parser = formats.json()

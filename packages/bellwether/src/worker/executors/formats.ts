@@ -3,116 +3,10 @@
  * the complete output and extracts the result, the usage so far, and a failure that the program reports. It ignores unknown lines
  * and fields, because new versions of these programs add some.
  */
-import { defined, isObject, type JsonObject, objectOf, parseJson } from '@bellwether/base'
+import { defined, type JsonObject, objectOf } from '@bellwether/base'
+import { claude } from './claude-format.js'
+import { lines, type OutputParser, type ParsedOutput, parseObject, sees, set, textIn } from './parsed-output.js'
 import { add, count, usageOf, type Usage } from './usage.js'
-
-export interface ParsedOutput {
-  text?: string
-  fields?: readonly { readonly name: string; readonly value: unknown }[]
-  usage?: Usage
-  /** The failure that the program reports, in its words. */
-  failure?: string
-  /** The id of the program's session. */
-  sessionId?: string
-  /** Whether the model has answered: then the session contains the prompt. */
-  answered?: true
-  /** The program's account has reached a limit. `until`: when it ends, in milliseconds, if the program says so. */
-  limited?: { readonly until?: number }
-  /** The ids of messages that the program has read from its input, the newest last. */
-  read?: readonly string[]
-}
-
-export interface OutputParser {
-  readonly output: ParsedOutput
-  /** Parses one line of stdout. Absent if the format is parsed at the end only. */
-  line?(text: string): void
-  /** Parses all of stdout that was kept; `dropped` is the number of bytes that were not. */
-  end?(text: string, dropped: number): void
-}
-
-export function parseObject(text: string): JsonObject | undefined {
-  const value = text.trimStart().startsWith('{') ? parseJson(text) : undefined
-  return isObject(value) ? value : undefined
-}
-
-export const textIn = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined)
-const firstText = (value: unknown) =>
-  Array.isArray(value) ? value.map(textIn).find((one) => one !== undefined) : undefined
-/** Sets the key if the value is known. */
-function set<K extends keyof ParsedOutput>(output: ParsedOutput, key: K, value: ParsedOutput[K] | undefined): void {
-  if (value !== undefined) output[key] = value as ParsedOutput[K]
-}
-
-/** Notes the id of the session, and whether the event is an answer of the model. */
-function sees(output: ParsedOutput, sessionId: unknown, answers: boolean): void {
-  const id = textIn(sessionId)
-  if (id !== undefined && id.length <= sessionIdMax) output.sessionId = id
-  if (answers) output.answered = true
-}
-
-// The programs use UUIDs and similar ids.
-const sessionIdMax = 200
-
-function lines(onEvent: (event: JsonObject, output: ParsedOutput) => void): OutputParser {
-  const output: ParsedOutput = {}
-  return {
-    output,
-    line(text) {
-      const event = parseObject(text)
-      if (event !== undefined) onEvent(event, output)
-    },
-  }
-}
-
-// More than the number of subagents that run at the same time.
-const openMax = 64
-
-/** `claude -p --output-format stream-json`: each message reports its own usage; the result reports the total. */
-function claude(): OutputParser {
-  // One message arrives in several events, each with its usage so far; events of several subagents may be interleaved.
-  const open = new Map<string, Usage>()
-  let closed: Usage | undefined
-  let ended: Usage | undefined
-  return lines((event, output) => {
-    sees(output, event['session_id'], event['type'] === 'assistant')
-    const id = event['isReplay'] === true ? textIn(event['uuid']) : undefined
-    if (id !== undefined) output.read = [...(output.read ?? []), id].slice(-openMax)
-    if (event['type'] === 'rate_limit_event') {
-      const { status, resetsAt } = objectOf(event['rate_limit_info'])
-      if (status === 'rejected') output.limited = typeof resetsAt === 'number' ? { until: resetsAt * 1_000 } : {}
-      else delete output.limited
-    } else if (event['type'] === 'assistant') {
-      const message = objectOf(event['message'])
-      open.set(String(message['id']).slice(0, 100), claudeUsage(objectOf(message['usage'])))
-      const [oldest] = open
-      if (open.size > openMax && oldest !== undefined) {
-        open.delete(oldest[0])
-        closed = add(closed, oldest[1])
-      }
-      output.usage = [...open.values()].reduce<Usage>((sum, one) => add(sum, one), closed ?? usageOf({}))
-    } else if (event['type'] === 'result') {
-      const used = claudeUsage(objectOf(event['usage']), event['total_cost_usd'])
-      // A message that arrives after the result gets a result of its own; the cost is that of the process.
-      output.usage = ended === undefined ? used : { ...add(ended, used), ...defined({ cost_usd: used.cost_usd }) }
-      ended = closed = output.usage
-      open.clear()
-      const result = textIn(event['result'])
-      if (event['is_error'] === true || (event['subtype'] !== undefined && event['subtype'] !== 'success'))
-        output.failure = result ?? firstText(event['errors']) ?? `it ended with ${String(event['subtype'])}`
-      else set(output, 'text', result ?? '')
-    }
-  })
-}
-
-function claudeUsage(usage: JsonObject, cost?: unknown): Usage {
-  const kinds = {
-    input: count(usage['input_tokens']),
-    output: count(usage['output_tokens']),
-    cacheRead: count(usage['cache_read_input_tokens']),
-    cacheWrite: count(usage['cache_creation_input_tokens']),
-  }
-  return usageOf(kinds, cost)
-}
 
 /** Input that includes the tokens read from a cache, as two kinds. */
 function inputParts(all: unknown, cached: unknown): { readonly input: number; readonly cacheRead: number } {
@@ -274,7 +168,7 @@ function aider(): OutputParser {
         const cost = output.usage?.cost_usd
         output.usage = {
           ...add(output.usage, usageOf({ input, output: received, cacheRead, cacheWrite })),
-          ...(cost === undefined ? {} : { cost_usd: cost }),
+          ...defined({ cost_usd: cost }),
         }
       }
       // The session's cost is already a total. With a cache it is on a line of its own.

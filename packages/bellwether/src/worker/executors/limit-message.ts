@@ -2,6 +2,7 @@
  * Finds the message of a coding agent that its account has reached a limit, and the reset that it names. Pure. The messages are those of
  * Claude Code, Codex and Gemini; docs/how-to/work-within-quotas.md lists them.
  */
+import { defined } from '@bellwether/base'
 import { bodyResetMs, durationMs } from '../../ports/model/reset.js'
 
 export interface ReachedLimit {
@@ -45,7 +46,7 @@ export function limitIn(printed: string, nowMs: number, timeZone?: string): Reac
   return untilMs === undefined ? { reason } : { reason, until: new Date(untilMs) }
 }
 
-// A limit that ends later than this is not one of these programs.
+// Limits of these programs end sooner: a later time is something else.
 const farMs = 400 * 86_400_000
 
 function resetIn(text: string, nowMs: number, timeZone: string | undefined): number | undefined {
@@ -130,7 +131,7 @@ function localParts(ms: number, timeZone: Zone) {
     return { year, month, day, wall: Math.floor(local.getTime() / 1_000) * 1_000 }
   }
   const format = new Intl.DateTimeFormat('en-CA', {
-    ...(timeZone === undefined ? {} : { timeZone }),
+    ...defined({ timeZone }),
     hourCycle: 'h23',
     year: 'numeric',
     month: 'numeric',

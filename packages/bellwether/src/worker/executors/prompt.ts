@@ -23,6 +23,8 @@ export interface PromptParts {
   readonly mark?: string | undefined
   /** Whether an earlier worker was interrupted in this turn. */
   readonly takenOver: boolean
+  /** Whether the session that is resumed may contain this prompt, and the work on it. */
+  readonly mayBeKnown?: boolean
 }
 
 // About 60,000 tokens: every coding agent accepts them and has room left to work.
@@ -41,7 +43,7 @@ export function renderPrompt(parts: PromptParts): string {
     section('Task', tasks.map((card) => textOf(card.content)).join('\n\n')),
     section('Messages', parts.messages ?? ''),
     section('Answer', answerForm(wanted)),
-    section('Interrupted work', takenOver ? takeoverNote : ''),
+    section('Interrupted work', parts.mayBeKnown === true ? repeatNote : takenOver ? takeoverNote : ''),
     parts.mark ?? '',
   ]
   return joined(sections)
@@ -74,6 +76,9 @@ Check the current state, continue where you stopped, and do not repeat work that
 
 const takeoverNote = `This turn was interrupted before, and what was changed until then was not undone.
 Check the current state before you continue, and do not repeat work that is already done.`
+
+const repeatNote = `The worker that ran you was lost. This conversation may contain the same request already, with your work on it. What you changed was not undone.
+If you worked on it, check the current state, continue where you stopped, and do not repeat work that is already done. If you finished it, give your answer again.`
 
 function answerForm(wanted: readonly FieldSpec[]): string {
   if (wanted.length === 0) return ''

@@ -45,3 +45,18 @@ it('counts the calls of a transcript by arguments and result, whatever their ids
   expect(exchange('Bash', 'npm test', 'passed')).toBe(1)
   expect(count({ kind: 'text', content: 'Bash', continued: false })).toBe(0)
 })
+
+it('calls that run at the same time count with their own results, in whatever order these come', () => {
+  /** Two calls per round, whose results come in the opposite order. */
+  const rounds = (resultOf: (round: number) => string) => {
+    const count = countRepeats(6)
+    return [1, 2, 3, 4, 5, 6].map((round) => {
+      const id = (name: string) => `${name}-${round}`
+      for (const name of ['wait', 'read']) count({ kind: 'tool_call', content: '{}', callId: id(name), name })
+      const read = count({ kind: 'tool_result', content: 'text', callId: id('read') })
+      return Math.max(read, count({ kind: 'tool_result', content: resultOf(round), callId: id('wait') }))
+    })
+  }
+  expect(rounds((round) => `${round} of 6 done`)).toEqual([1, 1, 1, 1, 1, 1])
+  expect(rounds(() => 'nothing new')).toEqual([1, 2, 3, 4, 5, 6])
+})

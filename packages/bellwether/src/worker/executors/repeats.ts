@@ -8,7 +8,6 @@ import type { NewTranscriptEntry } from '../../kernel/verbs/content/append_trans
 
 /** One call, two that alternate, or three in turn. */
 const cycleMax = 3
-const pendingMax = 100
 
 /** `budget.max_repeats` of an agent file that does not set it. */
 export const defaultMaxRepeats = 6
@@ -19,6 +18,9 @@ export const exchangesKept = (maxRepeats: number) => maxRepeats * cycleMax
 
 /** Whether to warn the agent: it has made half of the allowed repeats. */
 export const isWarned = (repeats: number, maxRepeats: number) => repeats >= Math.max(2, Math.ceil(maxRepeats / 2))
+
+export const repeatWarning = (repeats: number, maxRepeats: number) =>
+  `You have repeated the same tool calls ${repeats} times with the same results. Do something else, or end with what you have. After ${maxRepeats} times the turn fails.`
 
 /** A short text that is the same for equal values; the order of keys in the arguments of a call means nothing. */
 export function exchangeOf(...values: readonly unknown[]): string {
@@ -36,25 +38,41 @@ export function repeatsOf(exchanges: readonly string[]): number {
   return most
 }
 
-/** Counts the repeats of a coding agent by the entries of its transcript. Returns the count after each result. */
+/**
+ * Counts the repeats of a coding agent by the entries of its transcript. Returns the count after each result. Calls that run at the same time may
+ * report their results in any order: an exchange has the place of its call, and gets its result when it comes.
+ */
 export function countRepeats(maxRepeats: number): (entry: NewTranscriptEntry) => number {
-  const pending = new Map<string, readonly unknown[]>()
-  const exchanges: string[] = []
+  // A program reports some calls without a result. They happened all the same: they are not part of a repeat of the calls around them.
+  const exchanges: { callId: string; call: readonly unknown[]; value: string }[] = []
   return ({ kind, content, callId, name }) => {
     if (callId === undefined) return 0
     if (kind === 'tool_call') {
-      if (pending.size < pendingMax) pending.set(callId, [name, content])
+      const call = [name, content]
+      exchanges.push({ callId, call, value: exchangeOf(call, null) })
+      exchanges.splice(0, exchanges.length - exchangesKept(maxRepeats))
       return 0
     }
-    const call = kind === 'tool_result' ? pending.get(callId) : undefined
-    if (call === undefined) return 0
-    // A program reports some calls without a result. They happened all the same: they are not part of this repeat.
-    for (const [id, earlier] of pending) {
-      pending.delete(id)
-      exchanges.push(exchangeOf(earlier, id === callId ? content : null))
-      if (id === callId) break
-    }
-    exchanges.splice(0, exchanges.length - exchangesKept(maxRepeats))
-    return repeatsOf(exchanges)
+    const exchange = kind === 'tool_result' ? exchanges.findLast((one) => one.callId === callId) : undefined
+    if (exchange === undefined) return 0
+    exchange.value = exchangeOf(exchange.call, content)
+    return repeatsOf(exchanges.map(({ value }) => value))
+  }
+}
+
+/** Warns a coding agent once per series of repeats, and stops it at the limit. */
+export function guardRepeats(
+  maxRepeats: number,
+  { warn, stop }: { readonly warn: (text: string) => void; readonly stop: () => void },
+): (entry: NewTranscriptEntry) => void {
+  const count = countRepeats(maxRepeats)
+  let warned = false
+  return (entry) => {
+    const repeats = count(entry)
+    if (repeats >= maxRepeats) return stop()
+    if (repeats === 0) return
+    const warns = isWarned(repeats, maxRepeats)
+    if (warns && !warned) warn(repeatWarning(repeats, maxRepeats))
+    warned = warns
   }
 }

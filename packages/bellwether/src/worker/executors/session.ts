@@ -11,7 +11,7 @@ import type { StoredSession } from '../../kernel/reads/program-session.js'
 import { FenceLost, type TurnContext } from '../agent.js'
 import type { CommandRun } from './command-run.js'
 import { sessionSearch } from './find-session.js'
-import type { ParsedOutput } from './formats.js'
+import type { ParsedOutput } from './parsed-output.js'
 import type { PresetName, Recipe, SessionArguments } from './presets.js'
 
 interface SessionFlags {
@@ -81,6 +81,8 @@ export type RunStart = 'fresh' | 'continue' | 'follow_up' | 'messages'
 export interface RunSession {
   readonly start: RunStart
   readonly resumes: boolean
+  /** Whether the session may contain the prompt of this run: a worker died before it stored an answer. */
+  readonly mayKnowPrompt: boolean
   readonly args: SessionArguments
   /** Undefined until the program has a session. */
   readonly id: string | undefined
@@ -148,6 +150,7 @@ export async function openRunSession(options: RunSessionOptions): Promise<RunSes
   let start: RunStart = usable === undefined ? 'fresh' : startOf(usable, context.turn.agentTurnId)
   if (found !== undefined && search?.hasPrompt === true) start = 'continue'
   let resumes = usable !== undefined || found !== undefined
+  let mayKnowPrompt = start !== 'continue' && (found !== undefined || usable?.agentTurnId === context.turn.agentTurnId)
   let resumed = usable !== undefined && (usable.agentTurnId !== context.turn.agentTurnId || usable.resumed)
   const streams = options.steering && flags.stream !== undefined
   let isNamed = flags.start !== undefined
@@ -183,6 +186,9 @@ export async function openRunSession(options: RunSessionOptions): Promise<RunSes
     },
     get resumes() {
       return resumes
+    },
+    get mayKnowPrompt() {
+      return mayKnowPrompt
     },
     get id() {
       return id
@@ -230,6 +236,7 @@ export async function openRunSession(options: RunSessionOptions): Promise<RunSes
       replaced = true
       start = 'fresh'
       resumes = false
+      mayKnowPrompt = false
       resumed = false
       answered = false
       messagesSeen = 0
@@ -271,6 +278,7 @@ const noSession: RunSession = {
   hand: () => undefined,
   start: 'fresh',
   resumes: false,
+  mayKnowPrompt: false,
   args: {},
   id: undefined,
   begin: () => Promise.resolve(),

@@ -10,7 +10,7 @@ import type { TurnMessage } from '../../kernel/verbs/content/messages.js'
 import { textOf } from '../card-text.js'
 import { FenceLost, type TurnContext } from '../agent.js'
 import { interrupted, type RunInput } from './command-run.js'
-import type { ParsedOutput } from './formats.js'
+import type { ParsedOutput } from './parsed-output.js'
 import { messageUuid, type RunSession } from './session.js'
 
 // A person waits this long at most until a running program gets a message; one short query per running program.
@@ -18,19 +18,17 @@ const pollMs = 2_000
 /** A program that keeps its input open prints its first event when it has read the prompt. */
 export const firstEventMs = 60_000
 
-type Handed = Pick<TurnMessage, 'seq' | 'saidBy' | 'text'>
+type Handed = Pick<TurnMessage, 'seq' | 'sender' | 'text'>
 
 /** The messages that the turn had taken before. */
 export function takenMessages(output: readonly Pick<Card, 'metadata' | 'content'>[]): Handed[] {
   return output.flatMap(({ metadata, content }) => {
-    const message = metadata['message'] as { readonly seq?: number; readonly said_by?: string } | undefined
-    return message?.seq === undefined
-      ? []
-      : [{ seq: message.seq, saidBy: message.said_by ?? '', text: textOf(content) }]
+    const message = metadata['message'] as { readonly seq?: number; readonly sender?: string } | undefined
+    return message?.seq === undefined ? [] : [{ seq: message.seq, sender: message.sender ?? '', text: textOf(content) }]
   })
 }
 
-export const messageText = ({ seq, saidBy, text }: Handed) => `Message ${seq} from ${saidBy}:\n${text}`
+export const messageText = ({ seq, sender, text }: Handed) => `Message ${seq} from ${sender}:\n${text}`
 
 const line = (uuid: string, text: string) =>
   `${JSON.stringify({ type: 'user', uuid, message: { role: 'user', content: [{ type: 'text', text }] }, parent_tool_use_id: null })}\n`
@@ -47,6 +45,8 @@ export interface Steering {
   readonly written: readonly TurnMessage[]
   /** Gets the open input of the program. Undefined if the program has none. */
   readonly onInput: ((input: RunInput) => void) | undefined
+  /** Writes a warning of Bellwether to the input, if it is open, and to the transcript. */
+  warn(text: string): void
   /** Notes that the program has printed something. */
   printed(): void
   /** Notes what the program has printed: the input closes after its result. */
@@ -117,6 +117,14 @@ export function steer(options: SteeringOptions): Steering {
           void endSilentInput(open)
         }
       : undefined,
+    warn(text) {
+      const reads = input !== undefined && !hasResult
+      if (reads) input!.write(line(context.newId(), text))
+      context.say({
+        kind: 'note',
+        content: `${reads ? 'Warning to the agent' : 'Warning, which the program cannot read'}: ${text}`,
+      })
+    },
     printed: () => void (hasPrinted = true),
     see({ text, failure }) {
       if (text === undefined && failure === undefined) return

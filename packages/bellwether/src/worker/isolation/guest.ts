@@ -2,7 +2,7 @@
  * A guest as the worker sees it, and the run of one turn in it. The guest is ended before `runGuest` settles, whatever happens: the
  * function returns, throws, crashes, or must stop. A function that does not stop after its abort signal and a grace period is killed.
  */
-import { aborted, linkAbort, type Clock } from '@bellwether/base'
+import { aborted, isObject, linkAbort, type Clock } from '@bellwether/base'
 import * as protocol from '@bellwether/protocol'
 import { FenceLost, type TurnAction, type TurnContext } from '../agent.js'
 import { packError, unpackError, type FromGuest, type GuestRun, type ToGuest } from './messages.js'
@@ -42,9 +42,11 @@ export async function runGuest(options: GuestRunOptions): Promise<TurnAction> {
     const finished = new Promise<Extract<FromGuest, { readonly action: unknown } | { readonly failed: unknown }>>(
       (resolve) => {
         guest.onMessage((message) => {
+          // The code of the function has the same channel: programs tell their parent that they are ready, for example.
+          if (!isObject(message)) return
           if ('call' in message) void reply(guest, context, message)
           else if ('say' in message) context.say(message.say)
-          else resolve(message)
+          else if ('action' in message || 'failed' in message) resolve(message)
         })
       },
     )

@@ -1,16 +1,9 @@
 /** Compares JSON values of a trail, whatever the order of their keys. Pure. */
 import { createHash } from 'node:crypto'
 import { canonicalJson } from '@bellwether/base'
+import type { Difference } from '@bellwether/protocol/http'
 
 export const sha256 = (value: unknown) => createHash('sha256').update(canonicalJson(value)).digest('hex')
-
-/** The first difference between what was recorded and what the replay made. */
-export interface Difference {
-  readonly step: number | null
-  readonly what: string
-  readonly recorded: string
-  readonly replayed: string
-}
 
 // As much as a person compares by eye.
 const shownMax = 2_000

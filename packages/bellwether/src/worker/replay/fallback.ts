@@ -2,7 +2,7 @@
  * Builds the content of a fallback from a trail, as `state.fallback` builds it from the tables (kernel/verbs/internal/fallback.sql). What came
  * from outside the turn is taken as recorded: who ended it, why, and which limits it exceeded. Pure.
  */
-import { objectOf } from '@bellwether/base'
+import { defined, objectOf } from '@bellwether/base'
 import type { Trail } from '@bellwether/protocol/http'
 import type { Card } from '../../kernel/verbs/cards.js'
 import { asCard } from './trail-cards.js'
@@ -47,7 +47,7 @@ export function fallbackOf(trail: Trail, recorded: unknown, content: object | un
       tool_results_received: received,
       truncated: isCut || received > resultsMax,
       output_box_id: turn.output_box_id,
-      ...(exceeded === undefined ? {} : { exceeded_keys: exceeded }),
+      ...defined({ exceeded_keys: exceeded }),
     },
   }
 }

@@ -70,7 +70,7 @@ export function forkOf(trail: Trail, at: number, edit: ForkEdit | undefined, ids
 }
 
 /** New ids for the turn, its cards and its calls. An id that contains the id of the turn keeps its form. */
-export function renaming(trail: Trail, cards: readonly Card[], agentTurnId: string, ids: Ids) {
+function renaming(trail: Trail, cards: readonly Card[], agentTurnId: string, ids: Ids) {
   const own = trail.turn.agent_turn_id
   const renamed = new Map<string, string>()
   const derived = (id: string) => {

@@ -5,7 +5,7 @@
  */
 import { defined, objectOf } from '@bellwether/base'
 import { budgetExceeded, type DegradeAction } from '@bellwether/protocol'
-import type { Trail } from '@bellwether/protocol/http'
+import type { Difference, Trail } from '@bellwether/protocol/http'
 import type { Card } from '../../kernel/verbs/cards.js'
 import type { Fence } from '../../kernel/verdict.js'
 import type { ModelResponse } from '../../ports/model/model.js'
@@ -26,8 +26,11 @@ import { noProgress, repeatsOf } from '../executors/repeats.js'
 import type { Delivered } from '../executors/stored-result.js'
 import { terminated } from '../run-turn.js'
 import { endingOf, wantedFields } from '../submit-result.js'
+import { checkArguments } from '../tools/arguments.js'
+import { planQuestion } from '../tools/built-ins.js'
+import { builtInNames } from '../tools/names.js'
 import type { Toolbox } from '../tools/tool.js'
-import { differenceOf, type Difference } from './compare.js'
+import { differenceOf } from './compare.js'
 import { asCard, isMessage, pointsOf } from './trail-cards.js'
 import { resultsOf } from './trail-results.js'
 
@@ -112,7 +115,13 @@ function recordedToolbox(cards: readonly Card[]): Toolbox {
     offers: [],
     plan({ toolCallId, name, args }) {
       const refuse = refused.get(toolCallId)
-      return refuse === undefined ? { call: { toolCallId, toolName: name, args } } : { refuse }
+      if (refuse !== undefined) return { refuse }
+      // The trail does not have the schemas of tools, but the call matched its own.
+      const checked = checkArguments(args, { parameters: {} })
+      if ('refuse' in checked) return checked
+      return name === builtInNames.askPerson
+        ? planQuestion(toolCallId, checked.args)
+        : { call: { toolCallId, toolName: name, args: checked.args } }
     },
   }
 }
@@ -136,10 +145,10 @@ function replayCalls(
     if (difference !== undefined) return { at, answered, difference }
     at += 1
   }
-  for (const { toolCallId, toolName } of calls) {
-    const { tool_call_id: id, tool_name: name } = objectOf(cards[at]?.content)
-    const recorded = { type: cards[at]?.type, id, name }
-    const replayed = { type: 'tool.call', id: toolCallId, name: toolName }
+  for (const { toolCallId, toolName, args } of calls) {
+    const { tool_call_id: id, tool_name: name, arguments: sent } = objectOf(cards[at]?.content)
+    const recorded = { type: cards[at]?.type, id, name, arguments: sent }
+    const replayed = { type: 'tool.call', id: toolCallId, name: toolName, arguments: args }
     const difference = differenceOf(step, 'a tool call', recorded, replayed)
     if (difference !== undefined) return { at, answered, difference }
     at += 1

@@ -8,13 +8,18 @@ import { wantedFields } from '../submit-result.js'
 import { differenceOf } from './compare.js'
 import type { Replayed } from './replay-model.js'
 import { asCard } from './trail-cards.js'
+import { resultsOf } from './trail-results.js'
 
 const distantFuture = new Date(8.64e15)
 
 export function replayPerson(trail: Trail, cards: readonly Card[], deliverable: unknown): Replayed {
-  const asks = asksOf(cards, [])
+  // An agent without an output box has only the results.
+  const asks = asksOf(cards, resultsOf(trail, [...cards, ...trail.compacted.map(asCard)]))
   const fallback = asks.find(({ toolName }) => toolName === fallbackTool)
-  const people = [...new Set(asks.filter((ask) => ask !== fallback).map(({ args }) => String(args['to'])))]
+  const hasCard = ({ args }: Ask) => Object.keys(args).length > 0
+  const people = [
+    ...new Set(asks.filter((ask) => ask !== fallback && hasCard(ask)).map(({ args }) => String(args['to']))),
+  ]
   // The cards say how long each person had.
   const seconds = asks.map(({ args }) => args['answer_within_seconds']).find((one) => typeof one === 'number')
   const spec: Situation['spec'] = {
@@ -33,6 +38,7 @@ export function replayPerson(trail: Trail, cards: readonly Card[], deliverable: 
       knownAt: deadline === distantFuture ? undefined : deadline,
     })
   for (const [index, ask] of asks.entries()) {
+    if (!hasCard(ask)) continue
     const next = decideAfter(asks.slice(0, index))
     const recorded =
       ask.toolName === fallbackTool

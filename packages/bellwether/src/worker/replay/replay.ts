@@ -4,12 +4,12 @@
  */
 import { canonicalJson, objectOf } from '@bellwether/base'
 import { budgetExceeded, type BudgetKey } from '@bellwether/protocol'
-import type { ReplayReport, Trail } from '@bellwether/protocol/http'
+import type { Difference, ReplayReport, Trail } from '@bellwether/protocol/http'
 import { overBudget } from '../budget-watch.js'
 import { storedResult, type Delivered } from '../executors/stored-result.js'
 import { terminated } from '../run-turn.js'
 import { incomplete, wantedFields } from '../submit-result.js'
-import { differenceOf, sha256, type Difference } from './compare.js'
+import { differenceOf, sha256 } from './compare.js'
 import { fallbackOf } from './fallback.js'
 import { replayModel, type Replayed } from './replay-model.js'
 import { replayPerson } from './replay-person.js'
@@ -33,7 +33,10 @@ export function replay(trail: Trail): ReplayReport {
   const [start, ...points] = pointsOf(executor, cards)
   const recorded = trail.cards.find(({ card_id: id }) => id === trail.turn.deliverable_card_id)
   const run = replayedBy(executor, trail, cards, recorded?.content)
-  const replayed = run.difference === undefined ? deliverableOf(trail, run, recorded?.content) : undefined
+  // An agent without an output box ends its turns without a deliverable.
+  const hasDeliverable = recorded !== undefined || trail.turn.deliverable_card_id !== null
+  const replayed =
+    run.difference === undefined && hasDeliverable ? deliverableOf(trail, executor, run, recorded?.content) : undefined
   const difference = run.difference ?? replayed?.difference ?? recordOf(trail, recorded)
   const reached = difference === undefined || difference.step === null ? Infinity : difference.step
   return {
@@ -75,12 +78,16 @@ function replayedBy(
 /** What the kernel stored as the deliverable, made again from the ending. */
 function deliverableOf(
   trail: Trail,
+  executor: TrailExecutor,
   { endings }: Replayed,
   recorded: unknown,
 ): { readonly content: unknown; readonly difference?: Difference | undefined } {
   const { turn } = trail
   const { fallback, ...content } = objectOf(recorded)
   if (turn.outcome === 'success') {
+    // Only the code of a function, which the trail does not have, may end a turn without a trace.
+    if (endings.length === 0 && executor !== 'function')
+      return { content: null, difference: differenceOf(null, 'the ending', recorded, null) }
     const replayed = endings[0]?.deliver ?? recorded
     return { content: replayed, difference: differenceOf(null, 'the deliverable', recorded, replayed) }
   }
@@ -90,7 +97,9 @@ function deliverableOf(
     const replayed = fallbackOf(trail, recorded, undefined)
     return { content: replayed, difference: differenceOf(null, 'the deliverable', recorded, replayed) }
   }
-  const candidates = endingsOf(trail, endings, fallback).map(({ deliver }) => deliver)
+  // A function may say in its own words why it ended.
+  const own = executor === 'function' ? [content] : []
+  const candidates = [...endingsOf(trail, endings, fallback).map(({ deliver }) => deliver), ...own]
   const delivered = candidates.find((one) => canonicalJson(one) === canonicalJson(content)) ?? candidates[0] ?? content
   const replayed = fallbackOf(trail, recorded, delivered)
   return { content: replayed, difference: differenceOf(null, 'the deliverable', recorded, replayed) }

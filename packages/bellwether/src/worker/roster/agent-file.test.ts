@@ -61,6 +61,10 @@ max_wall_seconds = 900
       'agents/ann.md:4: unknown key "budget.max_tokns". Did you mean "budget.max_tokens"?',
       'agents/ann.md:2: unknown key "comand". Did you mean "command"?',
     ])
+    expect(problems('---\ncommand: ls\nmax_wall: 5\nfrobnicate: 1\n---\n')).toEqual([
+      'agents/ann.md:3: unknown key "max_wall". Did you mean "budget.max_wall_seconds"?',
+      'agents/ann.md:4: unknown key "frobnicate". docs/guides/agents.md lists all keys',
+    ])
     expect(problems('+++\npreset = "clade"\n+++\n')[0]).toMatch(
       /^agents\/ann\.md:2: "preset" is invalid: .*"claude".*\(got "clade"\)/,
     )

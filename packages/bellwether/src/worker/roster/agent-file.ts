@@ -7,7 +7,7 @@ import { z } from 'zod'
 import { allowedName } from '../../ports/processes/environment.js'
 import { entryHint, readEntry } from '../../ports/processes/sandbox/network.js'
 import { isolations, memoryMb, sandboxes } from '../../settings/schema.js'
-import { nearest } from '../../settings/nearest.js'
+import { similar } from '../../settings/nearest.js'
 import { degrade, modelFields, modelProblem, onlyFor, priceFields } from '../executors/model/model-front-matter.js'
 import { askingSeconds, fallbackAgent, isFallback, defaultDeadlineSeconds } from '../executors/person/spec.js'
 import { askingMaxSeconds, askingProblem } from '../executors/approvals/presets.js'
@@ -175,10 +175,10 @@ type Problem = readonly [key: string, message: string]
 function unknownKeys(path: readonly PropertyKey[], unknown: readonly string[]): Problem[] {
   return unknown.map((key) => {
     const fullKey = [...path, key].join('.')
-    const meant = nearest(
-      key,
-      path.length === 0 ? knownKeys : path[0] === 'prices' || path[0] === 'cheaper_prices' ? priceFields : budgetKeys,
-    )
+    const isPrice = path[0] === 'prices' || path[0] === 'cheaper_prices'
+    const inBudget = budgetKeys.map((one) => `budget.${one}`)
+    const meant = similar(key, path.length === 0 ? [...knownKeys, ...inBudget] : isPrice ? priceFields : budgetKeys)
+    if (meant === undefined) return [fullKey, `unknown key "${fullKey}". docs/guides/agents.md lists all keys`]
     return [fullKey, `unknown key "${fullKey}". Did you mean "${[...path, meant].join('.')}"?`]
   })
 }

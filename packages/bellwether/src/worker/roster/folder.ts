@@ -14,6 +14,14 @@ export interface LoadedAgent extends AgentFile {
   readonly hash: string
 }
 
+/** An agent with the settings of another one and its own instructions or model. */
+export interface DerivedAgent {
+  readonly name: string
+  readonly from: string
+  readonly instructions?: string | undefined
+  readonly model?: string | undefined
+}
+
 export interface AgentFolder {
   /** Reads the changed files. Throws if the folder cannot be read; then no agent is removed. */
   scan(): Promise<void>
@@ -28,15 +36,18 @@ const filesMax = 1_000
 export interface AgentFolderOptions {
   readonly folder: string
   readonly log: Log
+  /** Agents that are made from agents of the folder: read at each scan. */
+  readonly derived?: () => Promise<readonly DerivedAgent[]>
   /** Why an agent cannot run here, whatever its file says. */
   readonly refuse?: (agent: AgentFile) => string | undefined
 }
 
-export function openAgentFolder({ folder, log, refuse }: AgentFolderOptions): AgentFolder {
+export function openAgentFolder({ folder, log, refuse, derived }: AgentFolderOptions): AgentFolder {
   const agents = new Map<string, LoadedAgent>()
   const problems = new Map<string, readonly string[]>()
   const seen = new Map<string, string>()
   const missing = new Set<string>()
+  let made = new Set<string>()
 
   async function read(file: string): Promise<void> {
     const path = join(folder, file)
@@ -60,6 +71,25 @@ export function openAgentFolder({ folder, log, refuse }: AgentFolderOptions): Ag
       log.error(fields, 'agent file invalid')
     }
     seen.set(name, mark)
+  }
+
+  /** A file with the name of a derived agent wins. */
+  async function derive(): Promise<void> {
+    const wanted = new Map(((await derived?.()) ?? []).map((one) => [one.name, one]))
+    for (const name of made) if (!wanted.has(name) && !seen.has(name)) agents.delete(name)
+    made = new Set(wanted.keys())
+    for (const { name, from, instructions, model } of wanted.values()) {
+      const base = agents.get(from)
+      if (seen.has(name)) continue
+      if (base === undefined) {
+        agents.delete(name)
+        continue
+      }
+      const own = JSON.stringify([base.hash, instructions, model])
+      const hash = createHash('sha256').update(own).digest('hex').slice(0, 16)
+      const settings = model === undefined ? base.settings : { ...base.settings, model }
+      agents.set(name, { ...base, name, hash, settings, instructions: instructions ?? base.instructions })
+    }
   }
 
   return {
@@ -88,6 +118,7 @@ export function openAgentFolder({ folder, log, refuse }: AgentFolderOptions): Ag
           missing.delete(name)
         }
       }
+      await derive()
     },
   }
 }

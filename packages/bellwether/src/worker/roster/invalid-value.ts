@@ -1,12 +1,11 @@
 /** The message about an invalid value in a declaration file: the key, the rule, the value as written, and the remedy. Pure. */
+import { valueAt } from '@bellwether/base'
 import type { z } from 'zod'
 
 const shownMaxChars = 80
 
 export function invalidValue(key: string, issue: z.core.$ZodIssue, values: unknown): string {
-  let value = values
-  for (const part of issue.path)
-    value = typeof value === 'object' && value !== null ? (value as Record<PropertyKey, unknown>)[part] : undefined
+  const value = valueAt(values, issue.path)
   const rule = issue.message
     .replace(/^Invalid input: /, '')
     .replace(/^expected (\S+), received .*$/, 'must be of type $1')

@@ -128,7 +128,7 @@ export function openRoster(options: RosterOptions): Roster {
 export const unable =
   (reason: string): AgentFunction =>
   async ({ turn }) => ({
-    deliver: { text: `Cannot run agent "${turn.agentId}": ${reason}.` },
+    deliver: { text: `Cannot run agent "${turn.agentId}": ${reason}${/[.?]$/.test(reason) ? '' : '.'}` },
     status: 'failed',
     error: 'no_executor',
   })

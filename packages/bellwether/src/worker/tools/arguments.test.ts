@@ -68,3 +68,16 @@ describe('checkArguments', () => {
     expect(checkArguments({ a: 9 }, limited(5))).toMatchObject({ refuse: {} })
   })
 })
+
+it('refuses arguments whose check takes too long: each level of a foreign schema may double the work', () => {
+  const levels = 60
+  const next = (level: number) => ({ $ref: `#/$defs/l${level}` })
+  const defs = Array.from({ length: levels }, (_, level) => [
+    `l${level}`,
+    level === levels - 1 ? { type: 'object' } : { allOf: [next(level + 1), next(level + 1)] },
+  ])
+  const parameters = { type: 'object', allOf: [next(0)], $defs: Object.fromEntries(defs) as object }
+  expect(checkArguments({ a: 1 }, { parameters, foreign: true })).toMatchObject({
+    refuse: { code: 'invalid_arguments', message: expect.stringContaining('too long') },
+  })
+})

@@ -3,7 +3,8 @@
  * arguments can be stored; compiled schemas are cached within a limit; patterns of a foreign schema are never executed.
  */
 import { createRequire } from 'node:module'
-import { errorMessage, isObject, parseJson } from '@bellwether/base'
+import { Script } from 'node:vm'
+import { errorMessage, isDeeper, isObject, parseJson } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type * as Draft07 from 'ajv'
 import type { ErrorObject, Options, ValidateFunction } from 'ajv'
@@ -14,6 +15,8 @@ import { storable } from '../../kernel/content.js'
 // Enough for the content of a source file; larger data belongs in a file whose name is passed.
 const argumentsMaxBytes = 262_144
 const depthMax = 32
+// Honest checks take microseconds; the worker does nothing else while one runs.
+const foreignMaxMs = 1_000
 // A few hundred tools are in use at a time; a compiled schema takes about 50 KB.
 const compiledMax = 500
 // As many problems as a model can fix at once.
@@ -44,8 +47,25 @@ export function checkArguments(args: unknown, shape: Shape): Checked {
     return refuse(error.code, `${error.message}${error.hint === undefined ? '' : `: ${error.hint}`}`)
   }
   const validate = compiled(shape)
-  if (validate === undefined || validate(value)) return { args: value as Arguments }
+  if (validate === undefined) return { args: value as Arguments }
+  const isValid = shape.foreign === true ? inTime(() => validate(value)) : validate(value)
+  if (isValid === undefined)
+    return refuse('invalid_arguments', 'the schema of the tool takes too long to check the arguments')
+  if (isValid) return { args: value as Arguments }
   return refuse('invalid_arguments', messageOf(validate.errors ?? []))
+}
+
+const call = new Script('run()')
+
+/** Undefined: it took too long, and was ended. The references of a schema can take exponential time. */
+function inTime<T>(run: () => T): T | undefined {
+  try {
+    return call.runInNewContext({ run }, { timeout: foreignMaxMs }) as T
+  } catch (error) {
+    // The error comes from another context, where Error is another class.
+    if ((error as { readonly code?: unknown }).code === 'ERR_SCRIPT_EXECUTION_TIMEOUT') return undefined
+    throw error
+  }
 }
 
 /** Throws if the schema of a declared tool is invalid. */
@@ -74,11 +94,6 @@ function fromText(args: unknown): unknown {
   if (typeof args !== 'string') return args
   if (args.trim() === '') return {}
   return parseJson(args) // undefined: the caller refuses the call with `invalid_json`
-}
-
-function isDeeper(value: unknown, levels: number): boolean {
-  if (typeof value !== 'object' || value === null) return false
-  return levels <= 0 || Object.values(value).some((inner) => isDeeper(inner, levels - 1))
 }
 
 const cache = new Map<string, ValidateFunction | undefined>()

@@ -7,8 +7,9 @@ import { defined } from '@bellwether/base'
 import { isToken } from '@bellwether/protocol'
 import type { FieldSpec } from '../../kernel/verbs/cards.js'
 import type { NewBatch, NewTask } from '../../kernel/verbs/batches/fork.js'
+import type { ToolOffer } from '../../ports/model/model.js'
 import { builtInNames } from './names.js'
-import type { ToolOffer, ToolPlan } from './tool.js'
+import type { ToolPlan } from './tool.js'
 
 /** What the turn knows about itself and other agents. */
 export interface Surroundings {
@@ -137,7 +138,7 @@ export function builtIns(around: Surroundings): readonly BuiltIn[] {
           },
         },
       },
-      plan: askPerson,
+      plan: planQuestion,
     },
   ]
 }
@@ -201,7 +202,8 @@ function taskOf(one: RequestedTask, delegated: boolean, around: Surroundings): N
   return { targetStrategy, targetRef, instruction, ...defined({ resultFields: fields }) }
 }
 
-function askPerson(toolCallId: string, args: Readonly<Record<string, unknown>>): ToolPlan {
+/** The deadline is a property of the call and no argument of the person. */
+export function planQuestion(toolCallId: string, args: Readonly<Record<string, unknown>>): ToolPlan {
   const { deadline_seconds: seconds, ...question } = args
   return {
     call: {

@@ -1,6 +1,6 @@
 /**
  * The tools that this process hosts, by name: functions, HTTP tools and the current tools of its MCP servers. Names are unique: the
- * first tool with a name keeps it. Tools of MCP servers may change at any time, so their lists are read on every lookup.
+ * first tool with a name keeps it. Functions and the tools of MCP servers may change at any time, so their lists are read on every lookup.
  */
 import type { HostedTool } from './tool.js'
 
@@ -19,18 +19,37 @@ export interface Catalogue {
   readonly servers: readonly ServerTools[]
 }
 
-export function openCatalogue(own: readonly HostedTool[], servers: readonly ServerTools[]): Catalogue {
-  const declared = new Map(own.map((tool) => [tool.name, tool]))
+/** `functions` returns the same array until the list changes. */
+export function openCatalogue(
+  declared: readonly HostedTool[],
+  servers: readonly ServerTools[],
+  functions: () => readonly HostedTool[] = () => none,
+): Catalogue {
   let lists: readonly unknown[] = []
-  let all = new Map(declared)
-  /** Rebuilt when a server's list has changed. */
+  let own: readonly HostedTool[] = declared
+  let all = new Map<string, HostedTool>()
+  /** Rebuilt when a list has changed. */
   function allTools(): ReadonlyMap<string, HostedTool> {
-    const now = servers.map((server) => server.tools())
+    const written = functions()
+    const served = servers.map((server) => server.tools())
+    const now = [written, ...served]
     if (now.every((list, at) => list === lists[at])) return all
-    all = new Map(declared)
-    for (const { hosted } of now.flat()) if (!all.has(hosted.name)) all.set(hosted.name, hosted)
+    const named = new Set(written.map(({ name }) => name))
+    own = [...written, ...declared.filter(({ name }) => !named.has(name))]
+    all = new Map(own.map((tool) => [tool.name, tool]))
+    for (const { hosted } of served.flat()) if (!all.has(hosted.name)) all.set(hosted.name, hosted)
     lists = now
     return all
   }
-  return { own, servers, find: (name) => allTools().get(name), names: () => [...allTools().keys()] }
+  return {
+    get own() {
+      allTools()
+      return own
+    },
+    servers,
+    find: (name) => allTools().get(name),
+    names: () => [...allTools().keys()],
+  }
 }
+
+const none: readonly HostedTool[] = []

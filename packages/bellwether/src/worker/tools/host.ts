@@ -3,12 +3,12 @@
  * run even if every bell is lost. It claims a call before it acts (hazard 11) and only if it can run it now. While a call runs, the
  * host beats and cancels it if no turn waits for it any more. It retries its report while the database is unavailable.
  */
-import { onAbort, type Clock, type Log } from '@bellwether/base'
+import { onAbort, type Clock, type Log, makeWake } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import type { Kernel } from '../../kernel/kernel.js'
 import type { OpenCall } from '../../kernel/verbs/tools/tool_hosts.js'
 import type { Bell, Ring } from '../../ports/bell/bell.js'
-import { loop, makeWake } from '../../ports/loop.js'
+import { loop } from '../../ports/loop.js'
 import { retryUntil } from '../../ports/retry.js'
 import { hostLeaves, runCall, type CallReceipt } from './run-call.js'
 import type { Catalogue } from './catalogue.js'

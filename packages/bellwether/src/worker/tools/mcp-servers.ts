@@ -3,7 +3,7 @@
  * declaration and a few standard ones, works inside the project folder, and ends with its worker. The declaration here, not the
  * server, decides the timeout of a call and whether it may be repeated.
  */
-import { defined, type Clock, type Log, type Random } from '@bellwether/base'
+import { defined, environment, type Clock, type Log, type Random } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { z } from 'zod'
 import { expandEnvironment } from '../../ports/tools/expand-environment.js'
@@ -135,7 +135,7 @@ function program(name: string, declared: McpDeclaration, options: McpOptions): (
       guardian,
       command,
       cwd,
-      env: { ...commandEnvironment([], own, token), ...account },
+      env: { ...commandEnvironment([], { ...defined({ PATH: environment()['PATH'] }), ...own }, token), ...account },
       token,
       graceMs,
       renewMs: ttlMs / 4,

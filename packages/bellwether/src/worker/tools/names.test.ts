@@ -23,6 +23,14 @@ describe('tool names', () => {
     for (const name of names) expect(name).toMatch(/^[a-z0-9_-]{1,64}$/)
   })
 
+  it('give the tool of one MCP server never the name of a tool of another, whatever it calls its tool', () => {
+    const name = mcpName('GitHub', 'delete')
+    expect(name).toMatch(/^github__delete-[0-9a-f]{8}$/)
+    const imitated = mcpName('github', name.slice('github__'.length))
+    expect(imitated).not.toBe(name)
+    expect(imitated).toMatch(/^github__delete-[0-9a-f]{8}-[0-9a-f]{8}$/)
+  })
+
   it.each(['submit_result', 'delegate', 'fork_join', 'ask_person', 'Big', 'a b', '', 'a__b', 'x'.repeat(65), 'a.b'])(
     'reject the declared name %j',
     (name) => expect(() => ownName(name)).toThrow(/is reserved|is not a valid tool name/),

@@ -35,13 +35,15 @@ export function ownName(name: string): string {
 
 // With a trailing _ in the server's name, the separator would be ambiguous.
 const plainServer = /^[a-z0-9-]+(?:_[a-z0-9-]+)*$/
+// How a name with a hash ends: no server may give a tool such a name itself, because it would be that of a tool of another server.
+const hashed = /-[0-9a-f]{8}$/
 const serverMax = 20
 const toolMax = 33
 
 /** The name of an MCP server's tool: `server__tool` if that is a valid name. */
 export function mcpName(server: string, tool: string): string {
   const name = `${server}${separator}${tool}`
-  if (plainServer.test(server) && namePattern.test(name)) return name
+  if (plainServer.test(server) && namePattern.test(name) && !hashed.test(name)) return name
   const clean = (text: string, max: number) =>
     text
       .toLowerCase()

@@ -3,16 +3,8 @@
  * can read.
  */
 import type { AfterExecution } from '@bellwether/protocol'
+import type { ToolOffer } from '../../ports/model/model.js'
 import type { ToolCall } from '../../kernel/verbs/turn/suspend.js'
-
-/** A tool as the model sees it. */
-export interface ToolOffer {
-  /** a-z, 0-9, _ and -, which every provider accepts. */
-  readonly name: string
-  readonly description: string
-  /** A JSON schema of type object. */
-  readonly parameters: Readonly<Record<string, unknown>>
-}
 
 export interface ToolDeclaration extends ToolOffer {
   readonly afterExecution?: AfterExecution

@@ -4,6 +4,7 @@
  * refused with the nearest name. Pure: hosts run the calls.
  */
 import { defined, type JsonObject, objectOf } from '@bellwether/base'
+import type { ToolOffer } from '../../ports/model/model.js'
 import { nearest } from '../../settings/nearest.js'
 import type { Hydrated } from '../hydrate.js'
 import { submitResultName } from '../submit-result.js'
@@ -12,7 +13,7 @@ import { builtIns, type Surroundings } from './built-ins.js'
 import type { Catalogue } from './catalogue.js'
 import { matchesName } from './names.js'
 import { waitSeconds } from './timing.js'
-import type { HostedTool, Toolbox, ToolOffer, ToolPlan, ToolRequest } from './tool.js'
+import type { HostedTool, Toolbox, ToolPlan, ToolRequest } from './tool.js'
 
 export interface ToolboxOptions {
   /** The list of the agent file: names, `mcp:SERVER`, `mcp:SERVER/TOOL`; `*` matches any characters. */

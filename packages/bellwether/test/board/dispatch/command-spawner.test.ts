@@ -1,5 +1,5 @@
 /** A local command as the agent: real processes, real files. */
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { systemClock, systemRandom } from '@bellwether/base'
@@ -13,12 +13,12 @@ import { uuidv7 } from '../../../src/ports/ids.js'
 import { quietLog } from '../../support/quiet-log.js'
 import { until } from '../../support/until.js'
 import { never } from '../../support/board/dispatcher.js'
+import { tempFolder } from '../../support/disk/temp-folder.js'
 
 const ids = uuidv7(systemClock, systemRandom)
 let root = ''
 beforeEach(async () => {
-  root = await mkdtemp(join(tmpdir(), 'bellwether-command-'))
-  onTestFinished(() => rm(root, { recursive: true, force: true }))
+  root = tempFolder('command')
 })
 
 const spawnerOf = (command: string, timeoutMs = 20_000) =>

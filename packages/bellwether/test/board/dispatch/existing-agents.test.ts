@@ -1,15 +1,15 @@
 /** The board believes an agent that reports failure, and gives tasks only to agents of the project. */
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { expect, it, onTestFinished } from 'vitest'
+import { expect, it } from 'vitest'
 import { autopilotStep } from '../../../src/board/dispatch/autopilot.js'
 import { dispatch } from '../../../src/board/dispatch/dispatch.js'
 import { loadPolicies } from '../../../src/board/policies/load.js'
 import { defaultRecovery } from '../../../src/board/policies/recovery.js'
-import { initFolder } from '../../../src/cli/start/init.js'
+import { initFolder } from '../../../src/cli/start/init-folder.js'
 import { created, dispatcherOf, makeWorld, noCaches, put, never } from '../../support/board/dispatcher.js'
 import { recordedLog } from '../../support/recorded-log.js'
+import { tempFolder } from '../../support/disk/temp-folder.js'
 
 it('[H6.5] a task whose agent reports failure is not done, although the files that it claims have changed', async () => {
   const reports = [{ status: 'failed' }, { status: 'Blocked' }, { ok: false }, { success: false }, { error: 'boom' }]
@@ -49,6 +49,16 @@ it('[H6.6] a chain without any agent of the project leads to a person', async ()
   expect(spawn).toMatchObject({ agent: 'writer', action: 'human', nextAssignee: 'human' })
 })
 
+it('[H6.6] an agent that does not exist does not try again, although the same agent would come first', async () => {
+  const world = makeWorld({ recovery: { ...defaultRecovery, recoveryChain: ['human'], sameAgentFirst: true } })
+  world.kernel.agents = ['coder']
+  world.kernel.script = () => ({ outcome: 'failed', error: 'unknown agent', deliverable: null })
+  await put(world, created('T-1', { agent: 'codr' }), created('T-2', { agent: 'coder' }))
+  const dispatcher = dispatcherOf(world)
+  expect((await dispatch(dispatcher, 'T-1', never)).spawn).toMatchObject({ agent: 'codr', action: 'human' })
+  expect((await dispatch(dispatcher, 'T-2', never)).spawn).toMatchObject({ agent: 'coder', nextAssignee: 'coder' })
+})
+
 it('[H5.1] the hint of the reference chooses the first agent if it is an agent of the project', async () => {
   const world = makeWorld()
   world.kernel.agents = ['coder', 'writer']
@@ -60,8 +70,7 @@ it('[H5.1] the hint of the reference chooses the first agent if it is an agent o
 })
 
 it('[H6.6] init writes a recovery chain of agents that exist; the default chain stays that of the reference', async () => {
-  const root = await mkdtemp(join(tmpdir(), 'init-'))
-  onTestFinished(() => rm(root, { recursive: true, force: true }))
+  const root = tempFolder('init')
   const { created: files } = initFolder(root)
   expect(files).toContain('config/recovery-policy.json')
   const { recovery } = await loadPolicies(root)

@@ -1,6 +1,5 @@
 /** The composed dispatcher on a real root: policies from files, hints, a command as agent, maintenance, the loop. */
-import { mkdir, mkdtemp, readFile, readdir, rm, utimes, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { mkdir, readFile, readdir, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { systemClock } from '@bellwether/base'
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest'
@@ -17,11 +16,11 @@ import { loadSettings } from '../../../src/settings/load.js'
 import { quietLog } from '../../support/quiet-log.js'
 import { until } from '../../support/until.js'
 import { never } from '../../support/board/dispatcher.js'
+import { tempFolder } from '../../support/disk/temp-folder.js'
 
 let root = ''
 beforeEach(async () => {
-  root = await mkdtemp(join(tmpdir(), 'bellwether-composed-'))
-  onTestFinished(() => rm(root, { recursive: true, force: true }))
+  root = tempFolder('composed')
 })
 
 async function openComposed(command: string) {

@@ -1,9 +1,8 @@
 /** What a task says about a run that was not accepted: the check with its output, the diff, what happens next, and the choices. */
 import { execFileSync } from 'node:child_process'
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, unlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { chmodSync, existsSync, mkdirSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { dispatch } from '../../../src/board/dispatch/dispatch.js'
 import { localEvidence } from '../../../src/board/dispatch/evidence/local-evidence.js'
 import { readyRules } from '../../../src/board/dispatch/dispatcher.js'
@@ -22,6 +21,7 @@ import {
   type World,
   never,
 } from '../../support/board/dispatcher.js'
+import { tempFolder } from '../../support/disk/temp-folder.js'
 
 const viewOf = async (world: World, taskId = 'T-1') =>
   taskView(await stateOf(world), taskId, world.clock.wallMs(), readyRules(dispatcherOf(world), world.policies))
@@ -38,8 +38,7 @@ function repository(files: Readonly<Record<string, string>>): string {
 }
 
 function plainFolder(files: Readonly<Record<string, string>>): string {
-  const folder = mkdtempSync(join(tmpdir(), 'bw-reasons-'))
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = tempFolder('reasons')
   for (const [path, text] of Object.entries(files)) writeFileSync(join(folder, path), text)
   return folder
 }
@@ -53,10 +52,17 @@ async function judged(
     seen = null,
     outcome = 'success',
     again = false,
-  }: { files?: string[]; seen?: string[] | null; outcome?: 'success' | 'failed'; again?: boolean },
+    isAccepted = false,
+  }: {
+    files?: string[]
+    seen?: string[] | null
+    outcome?: 'success' | 'failed'
+    again?: boolean
+    isAccepted?: boolean
+  },
 ) {
   const world = makeWorld()
-  world.verify = () => ({ exitCode: 1 })
+  world.verify = () => ({ exitCode: isAccepted ? 0 : 1 })
   await put(world, created('T-1', { verify: ['false'] }))
   world.kernel.script = () => {
     work()
@@ -173,6 +179,14 @@ describe('a result that a check rejects', () => {
       text: `T-1 "Do T-1" needs a person: ${explanation}`,
     })
   })
+})
+
+it('the changes of an accepted result stay with the task, with the diff', async () => {
+  const folder = repository({ 'a.txt': 'one\n' })
+  const work = () => writeFileSync(join(folder, 'a.txt'), 'two\n')
+  const view = await judged(folder, work, { files: ['a.txt'], isAccepted: true })
+  expect(view).toMatchObject({ status: 'done', changedFiles: 1, failure: null })
+  expect(view.changes!.diff).toBe('--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two')
 })
 
 describe('the changes of a result that a check rejects', () => {

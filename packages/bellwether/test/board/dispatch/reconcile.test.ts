@@ -44,7 +44,7 @@ async function atRest(world: World): Promise<boolean> {
   const rules = { firstAgent: 'coder', recovery: world.policies.recovery }
   return [...state.tasks.values()].every((task) => {
     const found = readiness(task, state, world.clock.wallMs(), rules)
-    return openRun(task) === null && !found.ready && !['under_way', 'cooldown', 'claimed'].includes(found.code)
+    return openRun(task) === null && !found.ready && !['open_run', 'cooldown', 'claimed'].includes(found.code)
   })
 }
 

@@ -1,4 +1,4 @@
-import { mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
@@ -215,8 +215,11 @@ describe('the place of a root', () => {
     await expect(boardOf('/nowhere/at/all')).rejects.toMatchObject({ code: 'no_such_root' })
     const [root, other] = [await testRoot(), await testRoot()]
     await rm(join(root.path, 'state'), { recursive: true })
-    await symlink(join(other.path, 'state'), join(root.path, 'state'))
+    const elsewhere = join(other.path, 'elsewhere')
+    await mkdir(elsewhere)
+    await symlink(elsewhere, join(root.path, 'state'))
     await expect(boardOf(root)).rejects.toMatchObject({ code: 'symlink_refused' })
+    expect(await readdir(elsewhere)).toEqual([])
     await rm(join(root.path, 'state'))
     await mkdir(join(root.path, 'state'))
     await symlink(tmpdir(), join(root.path, 'state', 'locks'))

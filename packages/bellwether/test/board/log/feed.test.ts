@@ -1,6 +1,5 @@
 /** The events of a board after a cursor, and those of one task, on a real log. */
-import { appendFile, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { appendFile, mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
 import { openFeed } from '../../../src/board/log/feed.js'
@@ -8,13 +7,13 @@ import { boardStreams } from '../../../src/http/board-stream.js'
 import { systemDisk } from '../../../src/ports/disk/disk.js'
 import { handClock } from '../../support/hand-clock.js'
 import { add, boardOf, testRoot } from './test-root.js'
+import { tempFolder } from '../../support/disk/temp-folder.js'
 
 const line = (n: number, change: object = {}) =>
   `${JSON.stringify({ eventId: `e${n}`, taskId: `T-${n}`, type: 'task_created', messageType: '[TASK]', actor: 'a', at: '2026-01-01T00:00:00Z', payload: {}, ...change })}\n`
 
 async function logFile(): Promise<string> {
-  const root = await mkdtemp(join(tmpdir(), 'bellwether-feed-'))
-  onTestFinished(() => rm(root, { recursive: true, force: true }))
+  const root = tempFolder('feed')
   await mkdir(join(root, 'state'))
   return join(root, 'state', 'tasks.jsonl')
 }

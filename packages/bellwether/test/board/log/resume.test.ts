@@ -1,4 +1,5 @@
 /** Opening from a snapshot gives the same state as reading the whole log, for any log and any snapshot position. */
+import { defined } from '@bellwether/base'
 import { appendFile, mkdir, readFile, readdir, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Log } from '@bellwether/base'
@@ -90,14 +91,7 @@ type Line = typeof line extends fc.Arbitrary<infer T> ? T : never
 function textOf(one: Line): string {
   if (one.scrap !== undefined) return one.scrap
   const { type, taskId, eventId, token } = one
-  const head = {
-    eventId,
-    taskId,
-    type,
-    actor: 'ann',
-    at: '2026-01-01T00:00:00Z',
-    ...(token === undefined ? {} : { token }),
-  }
+  const head = { eventId, taskId, type, actor: 'ann', at: '2026-01-01T00:00:00Z', ...defined({ token }) }
   const payload = typeof one.payload === 'string' ? one.payload : JSON.stringify(one.payload)
   return `${JSON.stringify(head).slice(0, -1)},"payload":${payload}}`
 }

@@ -1,31 +1,21 @@
 import { execFileSync } from 'node:child_process'
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  readdirSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Clock, systemClock, systemRandom } from '@bellwether/base'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { backfillKnowledge, fetchKnowledge } from '../../../src/board/policies/knowledge-files.js'
 import { defaultKnowledge, type KnowledgePolicy } from '../../../src/board/policies/knowledge.js'
 import { systemDisk, type Disk } from '../../../src/ports/disk/disk.js'
 import { uuidv7 } from '../../../src/ports/ids.js'
+import { tempFolder } from '../../support/disk/temp-folder.js'
 
 let base: string
 let root: string
 beforeEach(() => {
-  base = mkdtempSync(join(tmpdir(), 'bellwether-knowledge-'))
+  base = tempFolder('knowledge')
   root = join(base, 'root')
   mkdirSync(join(root, 'state'), { recursive: true })
 })
-afterEach(() => rmSync(base, { recursive: true, force: true }))
 
 const on = (changes: Partial<KnowledgePolicy> = {}): KnowledgePolicy => ({
   ...defaultKnowledge,

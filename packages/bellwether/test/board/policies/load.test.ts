@@ -1,11 +1,10 @@
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { isObject } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import fc from 'fast-check'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { acceptanceShape, defaultAcceptance } from '../../../src/board/policies/acceptance-policy.js'
 import { budgetShape, limitsFor, defaultBudget } from '../../../src/board/policies/budget.js'
 import { knowledgeShape, defaultKnowledge } from '../../../src/board/policies/knowledge.js'
@@ -13,13 +12,13 @@ import { loadPolicies, merged, openPolicies } from '../../../src/board/policies/
 import { recoveryShape, ruleFor, defaultRecovery } from '../../../src/board/policies/recovery.js'
 import { retryShape } from '../../../src/board/policies/retry.js'
 import { defaultCallPolicy } from '../../../src/ports/retry.js'
+import { tempFolder } from '../../support/disk/temp-folder.js'
 
 let root: string
 beforeEach(() => {
-  root = mkdtempSync(join(tmpdir(), 'bellwether-policies-'))
+  root = tempFolder('policies')
   mkdirSync(join(root, 'config'))
 })
-afterEach(() => rmSync(root, { recursive: true, force: true }))
 
 const write = (name: string, contents: unknown) =>
   writeFileSync(join(root, 'config', name), typeof contents === 'string' ? contents : JSON.stringify(contents))

@@ -1,18 +1,17 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { systemClock, systemRandom } from '@bellwether/base'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { uuidv7 } from '../../../src/ports/ids.js'
 import { runCommand, type CommandRequest } from '../../../src/ports/processes/run-command.js'
 import { manualTimeout } from '../../support/manual-timeout.js'
 import { until } from '../../support/until.js'
+import { tempFolder } from '../../support/disk/temp-folder.js'
 
 let root: string
 beforeEach(() => {
-  root = mkdtempSync(join(tmpdir(), 'bellwether-command-'))
+  root = tempFolder('command')
 })
-afterEach(() => rmSync(root, { recursive: true, force: true }))
 
 const ports = { clock: systemClock, ids: uuidv7(systemClock, systemRandom) }
 const run = (command: string | readonly string[], changes: Partial<CommandRequest> = {}, own = ports) =>

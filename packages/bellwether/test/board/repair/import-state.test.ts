@@ -1,6 +1,5 @@
 /** A task root of the reference with its state files: attempts and usage are imported once and continue from there. */
-import { mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { mkdir, readFile, readdir, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { systemClock } from '@bellwether/base'
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest'
@@ -16,11 +15,11 @@ import { openTaskRoot } from '../../../src/runtime/parts/board/task-root.js'
 import { loadSettings } from '../../../src/settings/load.js'
 import { fakeKernel } from '../../support/board/fake-kernel.js'
 import { quietLog } from '../../support/quiet-log.js'
+import { tempFolder } from '../../support/disk/temp-folder.js'
 
 let root = ''
 beforeEach(async () => {
-  root = await mkdtemp(join(tmpdir(), 'bellwether-import-'))
-  onTestFinished(() => rm(root, { recursive: true, force: true }))
+  root = tempFolder('import')
   await mkdir(join(root, 'state'))
   const line = (n: number, taskId: string, type: string, payload: object) =>
     `${JSON.stringify({ eventId: `e${n}`, taskId, type, messageType: '[TASK]', actor: 'broadcaster', at: '2026-02-27T00:00:00Z', payload })}\n`

@@ -1,7 +1,6 @@
 /** Maintenance and alerts on real files and over real HTTP, with a controlled clock. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import { mkdir, mkdtemp, readFile, rm, utimes, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { mkdir, readFile, rm, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { systemClock, systemRandom } from '@bellwether/base'
 import { describe, expect, it, onTestFinished } from 'vitest'
@@ -21,13 +20,13 @@ import { handClock, settle } from '../../support/hand-clock.js'
 import { quietLog } from '../../support/quiet-log.js'
 import { until } from '../../support/until.js'
 import { listen } from '../../support/servers/listen.js'
+import { tempFolder } from '../../support/disk/temp-folder.js'
 
 const ids = uuidv7(systemClock, systemRandom)
 const world = { disk: systemDisk, machine: systemMachine, clock: systemClock, ids, log: quietLog }
 
 async function folder(): Promise<string> {
-  const path = await mkdtemp(join(tmpdir(), 'bellwether-maintenance-'))
-  onTestFinished(() => rm(path, { recursive: true, force: true }))
+  const path = tempFolder('maintenance')
   return path
 }
 

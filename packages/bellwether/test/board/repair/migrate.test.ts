@@ -12,20 +12,20 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Clock, systemClock, systemRandom } from '@bellwether/base'
-import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { migrateConfig } from '../../../src/board/repair/migrate-run.js'
 import { systemDisk, type Disk } from '../../../src/ports/disk/disk.js'
 import { uuidv7 } from '../../../src/ports/ids.js'
 import { runCli } from '../../support/process.js'
+import { tempFolder } from '../../support/disk/temp-folder.js'
 
 let root: string
 let file: string
 beforeEach(() => {
-  root = mkdtempSync(join(tmpdir(), 'bellwether-migrate-'))
+  root = tempFolder('migrate')
   mkdirSync(join(root, 'config'))
   file = join(root, 'config', 'runtime-policy.json')
 })
-afterEach(() => rmSync(root, { recursive: true, force: true }))
 
 const clock: Clock = { ...systemClock, wallMs: () => Date.parse('2026-03-01T10:00:00.700Z') }
 const ports = { disk: systemDisk, clock, ids: uuidv7(systemClock, systemRandom) }

@@ -117,7 +117,11 @@ describe('recover-stale-locks', () => {
     // Root may write anywhere, so the system error is simulated.
     const disk = process.getuid?.() === 0 ? { ...systemDisk, createExclusive: refused } : systemDisk
     const board = await boardOf(root, { disk })
-    await expect(board.write(() => [add('T-1')])).rejects.toMatchObject({ name: 'Terminal', code: 'permission_denied' })
+    await expect(board.write(() => [add('T-1')])).rejects.toMatchObject({
+      name: 'Terminal',
+      code: 'permission_denied',
+      hint: expect.stringMatching(/sudo chown -R "\$\(id -un\)" \/\S*\/state\./),
+    })
     await board.close()
     await chmod(root.locks, 0o700)
   })

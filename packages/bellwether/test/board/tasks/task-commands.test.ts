@@ -115,7 +115,7 @@ describe('by hand', () => {
     expect(await refusal(() => claimTask(operator(world), 'T-2', 'bob'))).toBe('claimed')
     expect(await refusal(() => claimTask(operator(world), 'T-2', 'ann'))).toBe('done')
     await autopilotStep(dispatcherOf(world), noCaches)
-    expect(await refusal(() => claimTask(operator(world), 'T-1', 'ann'))).toBe('under_way')
+    expect(await refusal(() => claimTask(operator(world), 'T-1', 'ann'))).toBe('open_run')
   })
 
   it('a task can be finished from every status but done', async () => {
@@ -140,6 +140,22 @@ describe('by hand', () => {
     expect((await autopilotStep(dispatcher, noCaches)).overBudget).toEqual(['T-1'])
     await retryTask({ ...operator(world), firstAgent: 'coder' }, 'T-1', { by: 'ann', freshBudget: true })
     expect((await autopilotStep(dispatcher, noCaches)).started.length).toBe(1)
+  })
+
+  it('lists the tasks in which a person has to act, wherever they are among the others', async () => {
+    const world = makeWorld()
+    await put(world, ...Array.from({ length: 30 }, (_, n) => created(`T-${n}`, { title: 'x', priority: 9 })))
+    await put(
+      world,
+      created('T-late', { title: 'x', requiresApproval: true }),
+      created('T-behind', { title: 'x', dependencies: ['T-late'] }),
+      { taskId: 'T-7', type: 'task_blocked', actor: 'x', payload: { reason: 'r' } },
+    )
+    const state = await boardOf(world).sync()
+    const page = listTasks(state, world.clock.wallMs(), rules, { done: false, needsPerson: true, limit: 1 })
+    expect([page.tasks.map(({ taskId }) => taskId), page.total, page.cursor]).toEqual([['T-7'], 2, 1])
+    const rest = listTasks(state, world.clock.wallMs(), rules, { needsPerson: true, limit: 10, cursor: 1 })
+    expect(rest.tasks).toMatchObject([{ taskId: 'T-late' }])
   })
 
   it('lists and reports are bounded, name what each task waits for, and escape text from agents', async () => {

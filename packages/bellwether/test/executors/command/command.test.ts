@@ -132,7 +132,7 @@ describe('the command executor', () => {
     expect(await b.run({ command: ['/nowhere/at-all'] })).toMatchObject({
       outcome: 'failed',
       error: 'command_not_found',
-      text: expect.stringMatching(/the program was not found .*\n\nInstall it, .* restart `up`/) as string,
+      text: expect.stringMatching(/the program was not found .*\n\nInstall it .* restart `up`/) as string,
     })
     expect(await b.run({ command: [b.folder] })).toMatchObject({
       outcome: 'failed',

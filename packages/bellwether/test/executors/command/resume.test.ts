@@ -11,8 +11,9 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { CommandSpec } from '../../../src/worker/executors/command.js'
-import type { PresetName } from '../../../src/worker/executors/presets.js'
+import { presetNames, type PresetName } from '../../../src/worker/executors/presets.js'
 import {
+  callsOf,
   codingAgentPath,
   codingAgents,
   onPath,
@@ -20,18 +21,11 @@ import {
   withFolderOnPath,
 } from '../../support/agents/coding-agents.js'
 import { thorough } from '../../support/thorough.js'
+import { until } from '../../support/until.js'
 import { openCommandSetup, type CommandSetup } from '../command-setup.js'
+import { mayWrite, pausedProgram, sessionOf } from './paused-program.js'
 
 const { names: presets, path: agentPath, isReal } = codingAgents()
-/** What lets the real programs write files when no person can confirm it. */
-const args: Readonly<Record<PresetName, readonly string[]>> = {
-  claude: ['--permission-mode', 'acceptEdits'],
-  codex: ['--sandbox', 'workspace-write'],
-  gemini: ['--approval-mode', 'auto_edit'],
-  aider: [],
-  opencode: [],
-}
-
 let b: CommandSetup
 let folders = 0
 const path = process.env['PATH']
@@ -45,17 +39,9 @@ afterAll(() => b.close())
 async function agentOf(preset: PresetName, more: Partial<CommandSpec> = {}) {
   const cwd = `work/${(folders += 1)}`
   await mkdir(join(b.folder, cwd))
-  const spec: Partial<CommandSpec> = { preset, cwd, args: args[preset], ...more }
+  const spec: Partial<CommandSpec> = { preset, cwd, args: mayWrite[preset], ...more }
   return { spec, folder: join(b.folder, cwd), agentId: `resumes-${folders}` }
 }
-
-const sessionOf = async (turn: string) =>
-  (
-    await b.t.all<{ program_session_id: string; answered: boolean; resumed: boolean }>(
-      'select * from state.program_sessions where agent_turn_id = $1',
-      turn,
-    )
-  )[0]
 
 it('BELLWETHER_REAL_CLI selects the program on PATH instead of the stand-ins, and says what is wrong with it', async () => {
   const bin = join(b.folder, 'real-bin')
@@ -90,7 +76,7 @@ describe.each(presets)('the session of %s', (preset) => {
     await b.ended(first)
     const second = await b.begin(spec, { agentId, sessionId, instruction: 'Which word? Answer with the word.' })
     expect(await b.ended(second)).toMatchObject({ outcome: 'success', text: expect.stringMatching(/heron/i) })
-    expect(await sessionOf(second)).toMatchObject({ answered: true, resumed: true })
+    expect(await sessionOf(b, second)).toMatchObject({ answered: true, resumed: true })
     const request = '# Task\n\nWhich word? Answer with the word.\n'
     expect(isReal ? [request] : promptsOf(preset, join(b.folder, spec.cwd!))).toContain(request)
   })
@@ -104,7 +90,7 @@ describe.each(presets)('the session of %s', (preset) => {
     await b.t.all('update state.program_sessions set program_session_id = $1 where session_key = $2', gone, sessionId)
     const turn = await b.begin(spec, { agentId, sessionId, instruction: 'Answer OK again.' })
     expect(await b.ended(turn)).toMatchObject({ outcome: 'success', taskEvents: 1 })
-    expect(await sessionOf(turn)).toMatchObject({ answered: true, resumed: false })
+    expect(await sessionOf(b, turn)).toMatchObject({ answered: true, resumed: false })
     const complete = '# Instructions\n\nBe very brief.\n\n# Task\n\nAnswer OK again.\n'
     // Codex’s prompt ends with a mark of the turn.
     const shown = isReal ? [complete] : promptsOf(preset, folder)
@@ -113,6 +99,24 @@ describe.each(presets)('the session of %s', (preset) => {
 })
 
 describe.runIf(!isReal)('a program whose sessions are counted', () => {
+  it.each(presetNames)(
+    'a %s that finished its work after its worker had stored the session, and before it stored anything else, repeats no call of its model',
+    async (preset) => {
+      const { turn, block, release, lines, die, folder } = await pausedProgram(b, preset, ['0'], true)
+      expect(await sessionOf(b, turn)).toMatchObject({ answered: false })
+      for (const verb of ['storeSession', 'record'] as const) block(verb)
+      await release('0')
+      await until('the program has finished', async () => lines().some(({ type }) => type === 'end') || undefined)
+      await die()
+      await b.reclaimed()
+      await b.worker.step()
+      expect(await b.ended(turn)).toMatchObject({ outcome: 'success', taskEvents: 1 })
+      const [answers, ...work] = callsOf(preset, folder).toReversed()
+      expect(work).toEqual([1, 1, 1, 1, 1])
+      expect(answers).toBe(2)
+    },
+  )
+
   it('the resume of a session is tried once: a program that ends at once is started a second time, not a third', async () => {
     const { spec, agentId, folder } = await agentOf('codex')
     await b.ended(await b.begin(spec, { agentId, sessionId: 'twice' }))
@@ -133,7 +137,7 @@ describe.runIf(!isReal)('a program whose sessions are counted', () => {
     const others: readonly Partial<CommandSpec>[] = [
       { ...spec, resume: 'never' },
       { ...spec, cwd: 'work' },
-      { ...spec, preset: 'gemini', args: args.gemini },
+      { ...spec, preset: 'gemini', args: mayWrite.gemini },
       { ...spec, args: ['--continue'] },
     ]
     for (const other of others) {

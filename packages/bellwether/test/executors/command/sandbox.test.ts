@@ -12,6 +12,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openWorktrees } from '../../../src/ports/git/worktrees.js'
 import { freezeTree, thawTree } from '../../../src/ports/processes/freeze-tree.js'
 import { runAs } from '../../../src/ports/processes/run-as.js'
+import { separateSearchPath } from '../../../src/ports/search-path.js'
 import { findSandbox, type SandboxKind } from '../../../src/ports/processes/sandbox/available.js'
 import { openSandbox, type SandboxOptions } from '../../../src/ports/processes/sandbox/sandbox.js'
 import { repositoryAt } from '../../support/git-repository.js'
@@ -144,6 +145,10 @@ const attempts = (worker: number): Readonly<Record<string, string>> => ({
   'make a device': 'mknod device c 1 5',
   'make user namespaces': 'unshare -Ur true',
   'read the passwords of the system': 'grep -q root /etc/shadow',
+  'change a setting of the kernel':
+    'old=$(cat /proc/sys/kernel/core_pattern) && echo "$old" > /proc/sys/kernel/core_pattern',
+  'write to a file of the kernel':
+    'find /proc -path "/proc/[0-9]*" -prune -o -type f -writable ! -perm -002 -print -quit | grep -q .',
 })
 const needsRoot = [
   'write to the programs of the system',
@@ -151,6 +156,8 @@ const needsRoot = [
   'make the system writable',
   'make a device',
   'read the passwords of the system',
+  'change a setting of the kernel',
+  'write to a file of the kernel',
 ]
 
 const scriptOf = (all: Readonly<Record<string, string>>) =>
@@ -207,6 +214,25 @@ echo x > ~/.cache; echo x > /tmp/one; echo x > "$TMPDIR/two"; ls /tmp/one; git -
     expect(readFileSync(join(setup.folder, 'deep/er/file'), 'utf8')).toBe('made\n')
     expect(existsSync(join(base, 'home/.cache'))).toBe(false)
     expect((await setup.run({ command: 'exit 3' })).steps[0]!.metadata['exit']).toEqual({ how: 'exited', code: 3 })
+  })
+
+  it(`a program that an agent plants on the search path runs in its sandbox only (${kind})`, async () => {
+    const bin = join(setup.folder, 'work/.bin')
+    const whole = process.env['PATH']
+    process.env['PATH'] = `${bin}:${whole}`
+    separateSearchPath(setup.folder)
+    const planted = join(base, 'outside/planted')
+    const names = 'bwrap unshare setpriv git flock sh sleep mkdir mount grep realpath env cat node'
+    const plant = `mkdir -p ${bin}; for name in ${names}; do printf '#!/bin/sh\\necho '$name' >> ${planted} || echo inside >> ${bin}/ran\\nexec '$(command -v $name)' "$@"\\n' > ${bin}/$name; chmod +x ${bin}/$name; done`
+    expect(await setup.run({ command: plant })).toMatchObject({ outcome: 'success' })
+    expect(await setup.run({ command: 'cat > /dev/null; echo ran' })).toMatchObject({ text: 'ran' })
+    // Nor does what ends the processes of a command without a sandbox.
+    const left = '/usr/bin/setsid /usr/bin/sleep 1000 > /dev/null 2>&1 & echo ran'
+    expect(await setup.run({ command: left, sandbox: 'none' })).toMatchObject({ text: 'ran' })
+    process.env['PATH'] = whole
+    delete process.env['BELLWETHER_COMMAND_PATH']
+    expect(existsSync(planted)).toBe(false)
+    expect(readFileSync(join(bin, 'ran'), 'utf8')).toContain('inside')
   })
 
   it.runIf(isFull)(`the network of a sandbox is off, or has exactly what its agent file names (${kind})`, async () => {

@@ -2,78 +2,26 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { systemClock } from '@bellwether/base'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { killTree } from '../../../src/ports/processes/kill-tree.js'
-import type { Kernel } from '../../../src/kernel/kernel.js'
 import type { CommandSpec } from '../../../src/worker/executors/command.js'
 import type { PresetName } from '../../../src/worker/executors/presets.js'
-import { codingAgentPath, onPath, sessionLines, withFolderOnPath } from '../../support/agents/coding-agents.js'
+import { callsOf, codingAgentPath, onPath, withFolderOnPath } from '../../support/agents/coding-agents.js'
 import { project } from '../../support/kernel.js'
 import { until } from '../../support/until.js'
 import { openCommandSetup, type CommandSetup } from '../command-setup.js'
+import { pausedProgram, sessionOf } from './paused-program.js'
 
 let b: CommandSetup
-let folders = 0
 onPath()
 beforeAll(async () => {
   b = await openCommandSetup()
 })
 afterAll(() => b.close())
 
-/** A turn whose program pauses at these points; it has reached the first. `dies`: its worker can die. */
-async function paused(preset: PresetName, points: readonly string[], dies = false) {
-  const cwd = `work/steered-${(folders += 1)}`
-  const folder = join(b.folder, cwd)
-  await mkdir(folder)
-  const gate = (point: string) => join(folder, `gate-${point}`)
-  const never = () => new Promise<never>(() => undefined)
-  const dead = new Set<string>()
-  // After its death, a worker's calls never come back. Before it, single calls may be blocked.
-  const kernel = Object.fromEntries(
-    Object.entries(b.t.kernel).map(([name, verb]) => [
-      name,
-      typeof verb === 'function'
-        ? (...values: never[]) =>
-            dead.has(name) || dead.has('all') ? never() : (verb as (...all: never[]) => unknown)(...values)
-        : verb,
-    ]),
-  )
-  const orders = points.map((point) => `stand-in: pause ${point} ${gate(point)}`)
-  const turn = await b.begin(
-    { preset, cwd, args: preset === 'claude' ? ['--permission-mode', 'acceptEdits'] : [] },
-    { instruction: `Begin.\n${orders.join('\n')}` },
-    undefined,
-    dies ? b.mortal(kernel) : undefined,
-  )
-  const reached = (point: string) =>
-    until(`the program has reached point ${point}`, async () => existsSync(`${gate(point)}.reached`) || undefined)
-  await reached(points[0]!)
-  await until('the session is stored', async () => (await sessionOf(turn)) || undefined)
-  return {
-    turn,
-    reached,
-    block: (verb: keyof Kernel) => void dead.add(verb),
-    async die() {
-      dead.add('all')
-      // As the guardian of the dead worker does.
-      await killTree({ clock: systemClock, graceMs: 0, wanted: (token) => token.includes(turn) })
-    },
-    release: (point: string) => writeFile(gate(point), ''),
-    lines: () => sessionLines(preset, folder),
-  }
-}
-
-const sessionOf = async (turn: string) =>
-  (
-    await b.t.all<{ messages_seen: number; answered: boolean }>(
-      'select * from state.program_sessions where agent_turn_id = $1',
-      turn,
-    )
-  )[0]
+const paused = (preset: PresetName, points: readonly string[], dies = false) => pausedProgram(b, preset, points, dies)
 
 const say = (turn: string, text: string, urgent = false) =>
-  b.t.kernel.say({ projectId: project, agentTurnId: turn, messageId: text, saidBy: 'rita', text, urgent })
+  b.t.kernel.say({ projectId: project, agentTurnId: turn, messageId: text, sender: 'rita', text, urgent })
 const delivered = (turn: string) =>
   b.t.all<{ seq: number; delivered: boolean }>(
     'select seq, delivered_at is not null as delivered from state.turn_messages where agent_turn_id = $1 order by seq',
@@ -99,7 +47,7 @@ it('a running claude reads messages from its input, once and in order', async ()
   expect(done.text).toMatch(/Heard: Message 1 from rita:\nfirst\nHeard: Message 2 from rita:\nsecond/)
   expect(done.steps).toHaveLength(1)
   expect(lines().filter(({ text }) => /from rita/.test(text ?? ''))).toHaveLength(2)
-  expect(await sessionOf(turn)).toMatchObject({ messages_seen: 2 })
+  expect(await sessionOf(b, turn)).toMatchObject({ messages_seen: 2 })
   expect(await transcriptOf(turn)).toEqual([
     { name: 'message from rita', content: 'first' },
     { name: 'message from rita', content: 'second' },
@@ -122,9 +70,9 @@ it.each([
   if (reads) await release('1')
   if (reads) await reached('3')
   if (stores)
-    await until('the reading is stored', async () => (await sessionOf(turn))?.messages_seen === 1 || undefined)
+    await until('the reading is stored', async () => (await sessionOf(b, turn))?.messages_seen === 1 || undefined)
   await setup.die()
-  expect(await sessionOf(turn)).toMatchObject({ messages_seen: stores ? 1 : 0 })
+  expect(await sessionOf(b, turn)).toMatchObject({ messages_seen: stores ? 1 : 0 })
   expect(readMessages()).toHaveLength(reads ? 1 : 0)
   await release('1')
   await release('3')
@@ -135,7 +83,7 @@ it.each([
   expect([0, 1, 2, 3, 4].map((call) => lines().filter((line) => line.call === call).length)).toEqual([1, 1, 1, 1, 1])
 })
 
-it.each(['codex', 'gemini', 'opencode'] as const)(
+it.each(['codex', 'gemini', 'opencode', 'aider'] as const)(
   'a running %s gets a message with its next run in the same session',
   async (preset) => {
     const { turn, release, lines } = await paused(preset, ['3'])
@@ -151,9 +99,37 @@ it.each(['codex', 'gemini', 'opencode'] as const)(
   },
 )
 
+it.each([
+  ['codex', '4', 'once', 1],
+  ['opencode', '4', 'once', 1],
+  ['gemini', 'session', 'again under its number, because its session may lack it', 2],
+  ['aider', 'session', 'again under its number, because its session may lack it', 2],
+] as const)(
+  'a takeover from a worker that died in the second run of %s, at point %s, gives the message %s',
+  async (preset, point, _, times) => {
+    const { turn, folder, release, lines, die } = await paused(preset, ['3'], true)
+    const gate = join(folder, 'gate-second')
+    await say(turn, `also this\nstand-in: pause ${point} ${gate}`)
+    await release('3')
+    await until('the second run has reached the point', async () => existsSync(`${gate}.reached`) || undefined)
+    const seen = times === 1 ? 1 : 0
+    await until('the reading is stored', async () => (await sessionOf(b, turn))?.messages_seen === seen || undefined)
+    await die()
+    await writeFile(gate, '')
+    await b.reclaimed()
+    await b.worker.step()
+    expect(await b.ended(turn)).toMatchObject({ outcome: 'success', taskEvents: 1 })
+    const prompts = lines().flatMap(({ type, text = '' }) => (type === 'prompt' ? [text] : []))
+    expect(prompts.filter((text) => text.includes('Message 1 from rita:\nalso this'))).toHaveLength(times)
+    expect(await delivered(turn)).toEqual([{ seq: 1, delivered: true }])
+    // Once for the task, once for the message.
+    expect(callsOf(preset, folder).slice(0, -1)).toEqual([2, 2, 2, 2, 2])
+  },
+)
+
 it('an urgent message interrupts codex, which continues its session with it', async () => {
   const { turn, release, lines } = await paused('codex', ['3'])
-  await until('an answer is stored', async () => (await sessionOf(turn))?.answered || undefined)
+  await until('an answer is stored', async () => (await sessionOf(b, turn))?.answered || undefined)
   await say(turn, 'stop that', true)
   // The gate stays closed: only the interruption ends the first run. The second one must not wait.
   await until('the first run has ended', async () => (await delivered(turn))[0]?.delivered || undefined)

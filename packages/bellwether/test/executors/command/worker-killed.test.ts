@@ -7,10 +7,11 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { presetNames, type PresetName } from '../../../src/worker/executors/presets.js'
-import { callsOf, onPath } from '../../support/agents/coding-agents.js'
+import { callsOf, onPath, tokensOf } from '../../support/agents/coding-agents.js'
 import { openStatementProxy, type StatementPoint } from '../../support/servers/statement-proxy.js'
 import { thorough } from '../../support/thorough.js'
 import { openWorkerProcesses, type WorkerProcesses } from '../worker-processes.js'
+import { mayWrite } from './paused-program.js'
 
 /** A print of the program, or a statement of its worker. */
 type Point = { readonly preset: PresetName } & ({ readonly print: number } | StatementPoint)
@@ -42,7 +43,7 @@ async function openAgent(preset: PresetName, order: (pidFile: string) => string)
     worker_target: name,
     sandbox: 'none',
     env: '[CODEX_HOME]',
-    args: args[preset],
+    args: JSON.stringify(mayWrite[preset]),
   }
   const lines = Object.entries(front).map(([key, value]) => `${key}: ${value}`)
   await processes.write(
@@ -54,16 +55,20 @@ async function openAgent(preset: PresetName, order: (pidFile: string) => string)
   await processes.write(`work/${name}/pid`, String(worker.pid))
   return { name, folder, proxy, worker }
 }
-const args: Readonly<Record<PresetName, string>> = {
-  claude: '[--permission-mode, acceptEdits]',
-  codex: '[--sandbox, workspace-write]',
-  gemini: '[--approval-mode, auto_edit]',
-  aider: '[]',
-  opencode: '[]',
+
+interface Killed {
+  /** False: the turn ended before the point. */
+  readonly killed: boolean
+  /** How often the last call of the model was made, which gives the answer. A run whose result was not stored gives it again. */
+  readonly answers: number
+  /** What the model used, by the files of the sessions. */
+  readonly spent: number
+  /** What the steps of the turn report. */
+  readonly charged: number
 }
 
-/** Kills the worker at the point; another one ends the turn. Returns false if the turn ended before the point. */
-async function killedAt(point: Point): Promise<boolean> {
+/** Kills the worker at the point; another one ends the turn, without a second call of the model for work that was done. */
+async function killedAt(point: Point): Promise<Killed> {
   const { name, folder, proxy, worker } = await openAgent(point.preset, (pidFile) =>
     'print' in point ? `stand-in: kill ${point.print} ${pidFile}` : '',
   )
@@ -76,14 +81,31 @@ async function killedAt(point: Point): Promise<boolean> {
     // A worker that was killed after its last write has ended the turn.
     if (first === 'killed') workers.push(await processes.add('worker', { target: name }))
     expect(await ended).toMatchObject({ error: null, outcome: 'success', task_events: 1 })
-    expect(callsOf(point.preset, folder), JSON.stringify(point)).toEqual([1, 1, 1, 1, 1])
-    return first === 'killed'
+    const [answers, ...work] = callsOf(point.preset, folder).toReversed()
+    expect(work, JSON.stringify(point)).toEqual([1, 1, 1, 1, 1])
+    const spent = tokensOf(point.preset, folder)
+    const charged = await chargedTo(turn)
+    expect(answers, JSON.stringify(point)).toBeLessThanOrEqual(2)
+    expect(charged, JSON.stringify(point)).toBeLessThanOrEqual(spent * rounding)
+    return { killed: first === 'killed', answers: answers!, spent, charged }
   } finally {
     // Hundreds of points would leave hundreds of workers.
     for (const one of workers) one.signal('SIGKILL')
     await Promise.all(workers.map(({ ended }) => ended))
     await proxy.close()
   }
+}
+
+/** Aider prints thousands of tokens. */
+const rounding = 1.01
+
+async function chargedTo(turn: string): Promise<number> {
+  const [row] = await processes.kernel.db.query<{ tokens: number }>({
+    text: `select coalesce(sum((metadata -> 'usage' ->> 'total_tokens')::bigint), 0)::int as tokens
+      from state.agent_steps where agent_turn_id = $1`,
+    values: [turn],
+  })
+  return row!.tokens
 }
 
 // The id of the session is printed and not stored; a call of the model is made and its print may be lost; the result is stored.
@@ -95,7 +117,7 @@ const some: readonly Point[] = [
 ]
 
 it.concurrent.each(some)('a killed worker’s successor spends no token twice: %o', async (point) => {
-  expect(await killedAt(point)).toBe(true)
+  expect(await killedAt(point)).toMatchObject({ killed: true })
 })
 
 it.runIf(thorough).each(presetNames)(
@@ -117,17 +139,31 @@ it.runIf(thorough).each(presetNames)(
       if (nth <= repeatedMax)
         for (const when of ['before', 'after'] as const) points.push({ preset, name: statement, nth, when })
     }
-    for (let print = 0; print <= printsMax; print += 1) points.push({ preset, print })
     expect(new Set(seen)).toContain('bw_store_session')
-    let killed = 0
-    while (points.length > 0) {
-      const results = await Promise.all(points.splice(0, atOnce).map(killedAt))
-      killed += results.filter(Boolean).length
+    const ends: Killed[] = []
+    /** Whether the worker was killed at each of the points. */
+    const killAll = async (batch: readonly Point[]) => {
+      const done = await Promise.all(batch.map(killedAt))
+      ends.push(...done)
+      process.stderr.write(`${preset}: ${ends.length} points\n`)
+      return done.every(({ killed }) => killed)
     }
-    expect(killed).toBeGreaterThan(printsMax)
+    while (points.length > 0) await killAll(points.splice(0, atOnce))
+    // A print after the last one of the program is not reached.
+    const printsFrom = (first: number) => Array.from({ length: atOnce }, (_, at) => ({ preset, print: first + at }))
+    let prints = 0
+    while (await killAll(printsFrom(prints))) prints += atOnce
+    expect(prints).toBeGreaterThan(0)
+    const kills = ends.filter(({ killed }) => killed)
+    const sum = (of: 'spent' | 'charged') => kills.reduce((total, end) => total + end[of], 0)
+    const again = kills.filter(({ answers }) => answers > 1).length
+    process.stderr.write(
+      `${preset}: ${kills.length} kills at ${ends.length} points, ${sum('spent')} tokens spent, ${sum('charged')} charged, ` +
+        `${again} answers given again\n`,
+    )
+    expect(sum('spent')).toBeGreaterThan(0)
   },
-  1_800_000,
+  3_600_000,
 )
 const repeatedMax = 3
-const printsMax = 6
 const atOnce = 4

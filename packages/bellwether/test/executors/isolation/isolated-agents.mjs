@@ -2,6 +2,7 @@
 import { execFileSync } from 'node:child_process'
 import { appendFileSync } from 'node:fs'
 import { getHeapStatistics } from 'node:v8'
+import { parentPort } from 'node:worker_threads'
 
 const fileOf = (turn) => turn.turn.payload.file
 
@@ -26,7 +27,7 @@ export default {
     const heard = []
     appendFileSync(fileOf(turn), '.')
     while (heard.length < 2) heard.push(...(await turn.messages()))
-    return { deliver: { text: heard.map(({ seq, saidBy, text }) => `${seq} ${saidBy}: ${text}`).join('; ') } }
+    return { deliver: { text: heard.map(({ seq, sender, text }) => `${seq} ${sender}: ${text}`).join('; ') } }
   },
   async twice(turn) {
     const file = fileOf(turn)
@@ -58,6 +59,23 @@ export default {
     execFileSync('/bin/sh', ['-c', script, fileOf(turn)], { env: {}, stdio: 'ignore' })
     if (turn.turn.payload.exits) process.exit(3)
     return { deliver: { text: 'left' } }
+  },
+  /** Sends values that a worker does not know, as programs do that tell their parent that they are ready. */
+  async chatters() {
+    const send = parentPort === null ? (value) => process.send(value) : (value) => parentPort.postMessage(value, [])
+    const calls = [
+      { call: -1, verb: 'constructor', args: null },
+      { call: -2, verb: 'record', args: null },
+    ]
+    const says = [{ say: 5 }, { say: null }, { say: { kind: 7, content: {} } }]
+    for (const value of [null, 'ready', 7, [], { type: 'ready' }, ...calls, ...says]) send(value)
+    return { deliver: { text: 'ready' } }
+  },
+  async fails() {
+    const message = { failed: null }
+    if (parentPort === null) process.send(message)
+    else parentPort.postMessage(message, [])
+    await new Promise((resolve) => setTimeout(resolve, 60_000))
   },
   async exits() {
     process.exit(3)

@@ -128,8 +128,13 @@ describe.each(['thread', 'process'] as const)('in a %s', (isolation) => {
     const { agentTurnId, file } = await s.begin('listener')
     await s.writes(file)
     for (const text of ['one', 'two'])
-      await t.kernel.say({ projectId: project, agentTurnId, messageId: text, saidBy: 'rita', text })
+      await t.kernel.say({ projectId: project, agentTurnId, messageId: text, sender: 'rita', text })
     expect(await s.ended(agentTurnId)).toMatchObject({ outcome: 'success', text: '1 rita: one; 2 rita: two' })
+  })
+
+  it(`a function in a ${isolation} that sends its worker other values than messages does not end the worker`, async () => {
+    expect(await s.run('chatters')).toMatchObject({ outcome: 'success', text: 'ready' })
+    expect(await s.run('fails')).toMatchObject({ outcome: 'failed' })
   })
 
   it(`a function in a ${isolation} that loops without end harms no neighbour, and a stop ends it`, async () => {

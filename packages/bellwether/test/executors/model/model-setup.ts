@@ -27,7 +27,7 @@ import { until } from '../../support/until.js'
 import { differingReplays } from '../../support/replays.js'
 import { turnsDone } from '../../support/worker.js'
 
-export type Tools = Readonly<Record<string, (args: Record<string, unknown>) => unknown>>
+type Tools = Readonly<Record<string, (args: Record<string, unknown>) => unknown>>
 
 /** A small toolbox by hand: what is named is called, the rest is refused. */
 export function toolboxOf(names: readonly string[]): Toolbox {
@@ -44,7 +44,7 @@ export function toolboxOf(names: readonly string[]): Toolbox {
   }
 }
 
-export interface StepRow {
+interface StepRow {
   readonly step_id: string
   readonly phase: string
   readonly status: string
@@ -53,7 +53,7 @@ export interface StepRow {
   readonly metadata: Record<string, unknown>
 }
 
-export interface Ended extends InboxRow {
+interface Ended extends InboxRow {
   readonly text: string
   readonly content: unknown
   readonly steps: readonly StepRow[]
@@ -100,7 +100,7 @@ export interface ModelSetupOptions {
 }
 
 /** Quick, and as many tries as in production. */
-export const quick: RetryPolicy = {
+const quick: RetryPolicy = {
   maxAttempts: 5,
   backoff: { mode: 'exponential', baseMs: 10, multiplier: 2, maxMs: 5_000, jitterPct: 20 },
 }
@@ -123,7 +123,7 @@ export async function openModelSetup(options: ModelSetupOptions = {}): Promise<M
     onChunk: options.onChunk ?? ((_turn, chunk) => void (chunks.length < 1_000 && chunks.push(chunk))),
     retry: options.retry ?? quick,
     times: options.times ?? { firstMs: 10_000, stallMs: 10_000, totalMs: 30_000 },
-    ...(options.requestsMax === undefined ? {} : { requestsMax: options.requestsMax }),
+    ...defined({ requestsMax: options.requestsMax }),
   })
   const workerOptions: WorkerOptions = {
     kernel: t.kernel,

@@ -1,5 +1,5 @@
 /** The model executor against a provider that speaks HTTP with real streams and misbehaves: the real client code runs. */
-import { type Clock, systemClock } from '@bellwether/base'
+import { type Clock, defined, systemClock } from '@bellwether/base'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { ModelTimeouts } from '../../../src/ports/model/call-model.js'
 import { openFakeProvider, type FakeProvider } from '../../support/agents/fake-openai.js'
@@ -103,12 +103,10 @@ describe.each(['openai', 'anthropic'] as const)('%s', (kind) => {
   ])('retries status %i a limited number of times', async (status, body, error) => {
     await open({ retry: twice })
     provider.behave((_request, number) =>
-      number === 1
-        ? { status, headers: { 'retry-after-ms': '20' }, ...(body === undefined ? {} : { body }) }
-        : { text: 'well' },
+      number === 1 ? { status, headers: { 'retry-after-ms': '20' }, ...defined({ body }) } : { text: 'well' },
     )
     expect(await b.run({ model })).toMatchObject({ outcome: 'success', text: 'well' })
-    provider.behave(() => ({ status, headers: { 'retry-after-ms': '20' }, ...(body === undefined ? {} : { body }) }))
+    provider.behave(() => ({ status, headers: { 'retry-after-ms': '20' }, ...defined({ body }) }))
     const ended = await b.run({ model })
     expect(ended).toMatchObject({ outcome: 'failed', error, taskEvents: 1 })
     expect(ended.text).toContain(`status ${status}`)

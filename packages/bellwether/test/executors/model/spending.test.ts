@@ -1,7 +1,8 @@
 /** Spending limits in a model's turn: the configured action, or a wait for the next period. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { SpendingAction } from '@bellwether/protocol'
-import { setSpendingLimits, type SpendingLimit } from '../../../src/kernel/verbs/budgets/spending.js'
+import { setSpendingLimits } from '../../../src/kernel/verbs/budgets/spending.js'
+import type { SpendingLimit } from '../../../src/settings/spending.js'
 import { releaseParked } from '../../../src/kernel/verbs/accounts/accounts.js'
 import { moveToNoon } from '../../support/kernel.js'
 import { headOf, turnRow } from '../../support/kernel-rows.js'

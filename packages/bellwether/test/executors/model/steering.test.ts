@@ -8,7 +8,7 @@ import { never, openModelSetup, toolboxOf, type ModelSetup } from './model-setup
 let b: ModelSetup
 let turn = ''
 const say = (text: string) =>
-  b.t.kernel.say({ projectId: project, agentTurnId: turn, messageId: text, saidBy: 'rita', text })
+  b.t.kernel.say({ projectId: project, agentTurnId: turn, messageId: text, sender: 'rita', text })
 beforeAll(async () => {
   b = await openModelSetup({ tools: { look: () => 'seen' }, toolbox: toolboxOf(['look']) })
 })

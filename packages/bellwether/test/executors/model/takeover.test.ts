@@ -223,7 +223,7 @@ it('reports a call whose result is lost as unknown, once, in a valid conversatio
     cards: [
       {
         type: 'tool.call',
-        content: { tool_call_id: `${turn}-s0001-c1`, tool_name: 'count', arguments: {} },
+        content: { tool_call_id: `${turn}-s0001-c1`, tool_name: 'count', arguments: { key: 'lost' } },
         metadata: { agent_turn_id: turn },
       },
     ],

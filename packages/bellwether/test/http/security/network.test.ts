@@ -1,6 +1,6 @@
 /** How clients reach the server: TLS, trusted proxies, host names and caching of pages. */
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { request as plainRequest } from 'node:http'
 import { request as tlsRequest, type RequestOptions } from 'node:https'
 import type { IncomingHttpHeaders } from 'node:http'
@@ -94,10 +94,43 @@ describe('TLS', () => {
     })
     expect(() => networkOf(missing, folder, '127.0.0.1')).toThrow(/Cannot read .*none\.pem/)
   })
+
+  it.each([
+    ['key.pem', 'key.pem', 'it is not valid PEM'],
+    ['cert.pem', 'cert.pem', 'it is not valid PEM'],
+    ['cert.pem', 'other.pem', 'its key is not the one in'],
+    ['expired.pem', 'key.pem', 'it expired on'],
+    ['cert.pem', 'open.pem', 'every account of this machine may read or change this key'],
+    ['/dev/zero', 'key.pem', 'it is not a regular file'],
+  ])('does not start with %s and %s, and says why', (certificate, key, why) => {
+    const at = (name: string) => join(folder, name)
+    const openssl = (...args: string[]) => execFileSync('openssl', args, { stdio: 'ignore', timeout: 60_000 })
+    openssl('genpkey', '-algorithm', 'EC', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-out', at('other.pem'))
+    openssl('req', '-new', '-key', at('key.pem'), '-subj', '/CN=localhost', '-out', at('request.pem'))
+    openssl(
+      'x509',
+      '-req',
+      '-in',
+      at('request.pem'),
+      '-signkey',
+      at('key.pem'),
+      '-days',
+      '-1',
+      '-out',
+      at('expired.pem'),
+    )
+    writeFileSync(at('open.pem'), readFileSync(at('key.pem')))
+    chmodSync(at('open.pem'), 0o644)
+    const env = { BELLWETHER__SERVER__TLS_CERTIFICATE: certificate, BELLWETHER__SERVER__TLS_KEY: key }
+    expect(() => networkOf(settings(env), folder, '127.0.0.1')).toThrow(why)
+  })
 })
 
 describe('a proxy', () => {
   const forwarded = { 'x-forwarded-for': '203.0.113.9', 'x-forwarded-proto': 'https' }
+  const behind = serverPerFile(
+    networkOf(settings({ BELLWETHER__SERVER__TRUSTED_PROXIES: '127.0.0.0/8' }), folder, '127.0.0.1'),
+  )
 
   it.each([
     ['127.0.0.0/8', '203.0.113.9', true],
@@ -114,6 +147,20 @@ describe('a proxy', () => {
     } finally {
       await server.close()
     }
+  })
+
+  it.each([
+    ['203.0.113.9', '203.0.113.9'],
+    ['junk, 203.0.113.9', '203.0.113.9'],
+    ['203.0.113.9:4711', '203.0.113.9'],
+    ['[2001:db8::1]:4711', '2001:db8::1'],
+    ['203.0.113.9, junk', '127.0.0.1'],
+    ['x'.repeat(3_000), '127.0.0.1'],
+    ['', '127.0.0.1'],
+  ])('makes nothing but an address the address of a client: %j', async (header, address) => {
+    await behind.request('POST', '/logins', {}, { headers: { 'x-forwarded-for': header } })
+    const audit = (await behind.get('/audit?limit=1')).body['audit'] as { address: string }[]
+    expect(audit[0]?.address).toBe(address)
   })
 
   it('a trusted proxy must be an address or a network', () => {

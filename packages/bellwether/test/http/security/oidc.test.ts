@@ -275,6 +275,29 @@ describe('with a provider that lies', () => {
     expect((await attempt({ ...lie, userinfo: { sub: 'mallory', groups: ['bosses'] } })).status).toBe(200)
   })
 
+  it.each([
+    ['sends the browser to a script', { authorization_endpoint: 'javascript:alert(1)' }, 'start'],
+    ['sends the code to a file', { token_endpoint: 'file:///etc/passwd' }, 'finish'],
+    ['names another issuer', { issuer: 'https://evil.example' }, 'start'],
+  ])('refuses metadata that %s, and the next sign-in reads them again', async (_what, metadata, step) => {
+    const { logins } = signInWith(liar.issuer)
+    const signInOnce = async () => {
+      const { url, secret } = await logins.start().catch((error: Error) => ({ error, url: '', secret: '' }))
+      if (url === '') return 'start'
+      const { searchParams } = new URL(url)
+      liar.nonce = searchParams.get('nonce')!
+      const response = new URLSearchParams({ code: 'c', state: searchParams.get('state')! }).toString()
+      return logins.finish(response, secret).then(
+        () => 'done',
+        () => 'finish',
+      )
+    }
+    liar.lie = { metadata }
+    expect(await signInOnce()).toBe(step)
+    liar.lie = {}
+    expect(await signInOnce()).toBe('done')
+  })
+
   it.each<[string, Lie['answer']]>([
     ['fails', (response) => void response.writeHead(500).end()],
     [

@@ -86,6 +86,68 @@ describe('a stream', () => {
   })
 })
 
+describe('a request that waits for a turn', () => {
+  it('a request of one key that waits for a turn leaves places for those of other keys', async () => {
+    const path = `${p}/turns/${String((await server.post(`${p}/agents/ann/turns`, { instruction: 'x' })).body.agent_turn_id)}`
+    const key = await server.key('reader')
+    const waits = Array.from({ length: 500 }, () => server.get(`${path}?wait=50`, { key }))
+    await until('all wait', async () => (server.waiting('/projects/:project/turns/:turn') === 500 ? true : undefined))
+    const refused = await server.get(`${path}?wait=1`, { key })
+    expect([refused.status, refused.body.code]).toEqual([429, 'busy'])
+    expect((await server.get(`${path}?wait=0.01`)).status).toBe(200)
+    await server.post(`${path}/stop`, {})
+    expect((await Promise.all(waits)).every(({ status }) => status === 200)).toBe(true)
+  })
+})
+
+describe('a response', () => {
+  it('a response that its client does not read counts: one key holds at most its share, other keys go on, and afterwards all is free', async () => {
+    const card = { type: 'task.instruction', content: { text: 'x'.repeat(900_000) } }
+    const { box_id: box } = (await server.post(`${p}/boxes`, { cards: Array.from({ length: 8 }, () => card) })).body
+    const path = `${p}/boxes/${String(box)}/cards`
+    const slow = await server.key('reader')
+    const begun = async (): Promise<{ socket: Socket; status: number }> => {
+      const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
+      const head = [`GET /api/v1${path} HTTP/1.1`, 'host: localhost', `x-api-key: ${slow}`, '', '']
+      socket.write(head.join('\r\n'))
+      const [first] = (await once(socket, 'data')) as [Buffer]
+      socket.pause()
+      return { socket, status: Number(first.toString().slice(9, 12)) }
+    }
+    const all = await Promise.all(Array.from({ length: 12 }, begun))
+    onTestFinished(() => all.forEach(({ socket }) => socket.destroy()))
+    // Nine responses of 7.2 MB fit into 64 MiB.
+    expect(all.filter(({ status }) => status === 429)).toHaveLength(3)
+    expect((await server.get(path)).status).toBe(200)
+    for (const { socket } of all) socket.destroy()
+    await until('the share is free', async () => {
+      const { status } = await server.get(path, { key: slow })
+      return status === 200 ? true : undefined
+    })
+  })
+})
+
+describe('a connection', () => {
+  /** What the server sends to a client that sends all its requests at once, until one of them closes the connection. */
+  async function pipeline(count: number): Promise<number> {
+    const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
+    const responses: string[] = []
+    socket.on('data', (piece: Buffer) => responses.push(piece.toString()))
+    // A server that closes the connection while requests arrive resets it.
+    socket.on('error', () => undefined)
+    const last = 'GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n'
+    socket.write('GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n'.repeat(count - 1) + last)
+    await once(socket, 'close')
+    return responses.join('').split('HTTP/1.1 ').length - 1
+  }
+
+  it('a connection that sends many requests without reading responses is closed, and costs the others no time', async () => {
+    expect(await pipeline(serverLimits.pipelined)).toBe(serverLimits.pipelined)
+    expect(await pipeline(1_000)).toBeLessThanOrEqual(serverLimits.pipelined)
+    expect((await server.get('/me')).status).toBe(200)
+  })
+})
+
 describe('rates', () => {
   const tight = { perSecond: 0.001, burst: 5 }
 

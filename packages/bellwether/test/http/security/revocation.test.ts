@@ -66,4 +66,26 @@ describe('a revoked key', () => {
     await server.get(`/views/${view}/tree?path=/&force-real-time=true`)
     expect((await waiting).status).toBe(401)
   })
+
+  it('leads no view any longer: its session ends, however long the timeout that it asked for', async () => {
+    const [key, next] = [await server.key('sensor', { view }), await server.key('sensor', { view })]
+    const connect = async (task_id: string, as: string) => {
+      const info = { source_id: 'held' }
+      const { body } = await server.post(
+        '/pipe/session',
+        { task_id, client_info: info, session_timeout_seconds: 604_800 },
+        { key: as },
+      )
+      return body as unknown as { session_id: string; role: string }
+    }
+    const [held, waiting] = [await connect('held:1', key), await connect('held:2', next)]
+    expect([held.role, waiting.role]).toEqual(['leader', 'follower'])
+    await revoke(key)
+    const { role } = await until('the other sensor leads', async () => {
+      server.fusion.step()
+      const { body } = await server.post(`/pipe/session/${waiting.session_id}/heartbeat`, {}, { key: next })
+      return body['role'] === 'leader' ? { role: 'leader' } : undefined
+    })
+    expect(role).toBe('leader')
+  })
 })

@@ -94,11 +94,16 @@ describe('every route', () => {
   })
 
   it('every route of a project treats ids of another project as unknown, for every key', async () => {
-    const lists = '/workers /agents /turns /questions /approvals /grants /batches /schedules'.split(' ')
+    const lists =
+      '/workers /agents /turns /questions /approvals /grants /batches /schedules /trends /trends.csv /evals /eval-runs'.split(
+        ' ',
+      )
     for (const route of full.routes.filter(({ url }) => url.startsWith('/projects/:project/'))) {
       const inQ = { ...route, path: route.path.replace(`/projects/${project}/`, '/projects/q/') }
       const answer = await ask(inQ, server.keys.admin)
-      const isList = route.method === 'GET' && lists.some((list) => route.path.endsWith(list))
+      // A bulk action answers per row, here that there is no such turn.
+      const isList =
+        (route.method === 'GET' && lists.some((list) => route.path.endsWith(list))) || route.url.endsWith('/bulk')
       // Routes that create records create them in q.
       const isNew = route.method === 'PUT' || /(ui-actions|:agent\/turns)$/.test(route.url)
       const wanted = isList ? [200] : isNew ? [200, 202, 404, 400] : [400, 404]
@@ -137,9 +142,9 @@ describe('every route', () => {
   it('no route returns text of agents in a form that a browser runs', async () => {
     for (const route of full.routes.filter(({ method, url }) => method === 'GET' && !url.endsWith('/events'))) {
       const { headers, status } = await ask(route, server.keys.admin)
-      const isDownload = route.url.endsWith('/text')
-      const type = isDownload ? 'text/plain; charset=utf-8' : 'application/json; charset=utf-8'
-      expect([at(route), status, headers['content-type']]).toEqual([at(route), 200, type])
+      const file = route.url.endsWith('/text') ? 'txt' : route.url.endsWith('.csv') ? 'csv' : undefined
+      const type = file === 'txt' ? 'text/plain' : file === 'csv' ? 'text/csv' : 'application/json'
+      expect([at(route), status, headers['content-type']]).toEqual([at(route), 200, `${type}; charset=utf-8`])
       expect([at(route), headers]).toEqual([
         at(route),
         expect.objectContaining({
@@ -149,7 +154,8 @@ describe('every route', () => {
         }),
       ])
       const disposition = String(headers['content-disposition'])
-      expect([at(route), /^attachment; filename="[\w-]+\.txt"$/.test(disposition)]).toEqual([at(route), isDownload])
+      const name = new RegExp(`^attachment; filename="[\\w-]+\\.${file}"$`)
+      expect([at(route), name.test(disposition)]).toEqual([at(route), file !== undefined])
     }
   })
 

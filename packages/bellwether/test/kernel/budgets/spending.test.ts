@@ -2,14 +2,11 @@
 import { beforeEach, expect, it } from 'vitest'
 import { openKernel } from '../../../src/kernel/kernel.js'
 import { readSpending } from '../../../src/kernel/reads/quotas.js'
-import {
-  claimSpendingAlerts,
-  setSpendingLimits,
-  type SpendingLimit,
-} from '../../../src/kernel/verbs/budgets/spending.js'
+import { claimSpendingAlerts, setSpendingLimits } from '../../../src/kernel/verbs/budgets/spending.js'
 import type { ClaimedTurn } from '../../../src/kernel/verbs/turn/claim.js'
 import { prune, reclaim } from '../../../src/kernel/verbs/watchdog/watchdog.js'
 import { openDatabase } from '../../../src/ports/database/pool.js'
+import type { SpendingLimit } from '../../../src/settings/spending.js'
 import { kernelPerTest, moveToNoon, target } from '../../support/kernel.js'
 import { deliverTurn, fullWatchWindow } from '../../support/kernel-turns.js'
 import { silentBell } from '../../support/silent-bell.js'
@@ -122,6 +119,29 @@ it('begins a new count with each day of the time zone, and keeps the reservation
   await t.advance(40 * daySeconds)
   while ((await prune(t.db, 30)) > 0);
   expect(await t.all('select from state.spending_periods')).toEqual([])
+})
+
+it('begins a day at the second midnight where the clock is set back over midnight, and counts every call before it', async () => {
+  // The clock goes from 01:00 back to 00:00 on the last Sunday of October.
+  await setLimits([{ scope: 'project', period: 'day', tokens: 100 }], 'hold', 'Atlantic/Azores')
+  const { now } = await t.one<{ now: Date }>('select state.now() as now')
+  const sunday = new Date(Date.UTC(now.getUTCFullYear() + 1, 9, 31))
+  sunday.setUTCDate(sunday.getUTCDate() - sunday.getUTCDay())
+  const at = (hours: number) => sunday.getTime() + hours * 3_600_000
+  await t.advance((at(0.5) - now.getTime()) / 1_000)
+  // 00:30 for the first time: no call has opened the period of Saturday.
+  const turn = await spender('b')
+  expect((await t.kernel.reserve(turn, { reservationId: 'r1', tokens: 100 })).what).toBe('reserved')
+  expect((await t.kernel.reserve(turn, { reservationId: 'r2', tokens: 1 })).what).toBe('exceeded')
+  await t.advance(3_600)
+  expect((await t.kernel.reserve(turn, { reservationId: 'r2', tokens: 100 })).what).toBe('reserved')
+  const periods = await t.all<{ starts_at: Date; ends_at: Date }>(
+    'select starts_at, ends_at from state.spending_periods order by starts_at',
+  )
+  expect(periods).toEqual([
+    { starts_at: new Date(at(-24)), ends_at: new Date(at(1)) },
+    { starts_at: new Date(at(1)), ends_at: new Date(at(25)) },
+  ])
 })
 
 it('alerts once at 80 % and once at 100 % per period', async () => {

@@ -50,6 +50,7 @@ const { sessionFolder } = (await import(
 export interface SessionLine {
   readonly type: string
   readonly call?: number
+  readonly usage?: Readonly<Record<string, number>>
   readonly text?: string
   readonly payload?: { readonly cwd?: string }
 }
@@ -74,7 +75,13 @@ export function sessionLines(name: string, cwd: string): SessionLine[] {
 
 /** How often each call of the model was made, in all sessions. The last call is made again by a run that only repeats the answer. */
 export const callsOf = (name: string, cwd: string): number[] =>
-  [0, 1, 2, 3, 4].map((call) => sessionLines(name, cwd).filter((line) => line.call === call).length)
+  [0, 1, 2, 3, 4, 5].map((call) => sessionLines(name, cwd).filter((line) => line.call === call).length)
+
+/** The tokens that all calls of the model used. */
+export const tokensOf = (name: string, cwd: string): number =>
+  sessionLines(name, cwd)
+    .flatMap(({ usage = {} }) => Object.values(usage))
+    .reduce((sum, count) => sum + count, 0)
 
 export const promptsOf = (name: string, cwd: string): string[] =>
   sessionLines(name, cwd).flatMap(({ type, text }) => (type === 'prompt' ? [text ?? ''] : []))

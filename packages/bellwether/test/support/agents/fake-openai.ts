@@ -48,7 +48,7 @@ export interface FakeRequest {
   hungUp: boolean
 }
 
-export type Behaviour = (request: FakeRequest, number: number) => FakeAnswer
+type Behaviour = (request: FakeRequest, number: number) => FakeAnswer
 
 export interface FakeProvider {
   readonly url: string

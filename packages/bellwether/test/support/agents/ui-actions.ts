@@ -4,7 +4,7 @@ import { project, type TestKernel } from '../kernel.js'
 import { cardsIn, eventsOf, headOf, turnRow, waitsOf, type InboxRow } from '../kernel-rows.js'
 import { reportSuccess } from '../kernel-turns.js'
 
-export const actionTool = 'refund'
+const actionTool = 'refund'
 
 export interface CarriedOut {
   readonly row: InboxRow

@@ -4,7 +4,7 @@
  */
 import type { Spawner, SpawnRequest, TurnStatus } from '../../../src/board/ports.js'
 
-export type Ended = Extract<TurnStatus, { status: 'ended' }>
+type Ended = Extract<TurnStatus, { status: 'ended' }>
 type Ending = Partial<Omit<Ended, 'status' | 'agentTurnId'>>
 
 interface Turn {

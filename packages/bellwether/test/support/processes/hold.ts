@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import type { Queryable } from '../../../src/ports/database/database.js'
 import { until } from '../until.js'
 
-export interface HeldTurn {
+interface HeldTurn {
   readonly agent_turn_id: string
   readonly claimed_by: string
 }

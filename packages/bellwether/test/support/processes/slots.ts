@@ -2,7 +2,7 @@
  * Slots hold the processes of an installation: each restarts its process with the same arguments. `stop` ends all of them, also frozen
  * ones. `retryingClient` sends requests to a server that the test kills.
  */
-import { systemClock, systemRandom } from '@bellwether/base'
+import { defined, systemClock, systemRandom } from '@bellwether/base'
 import { createKey } from '../../../src/kernel/access/api-keys.js'
 import type { Database } from '../../../src/ports/database/database.js'
 import { uuidv7 } from '../../../src/ports/ids.js'
@@ -109,7 +109,7 @@ export function retryingClient(url: string, headers: Readonly<Record<string, str
         headers: {
           ...headers,
           ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-          ...(idempotencyKey === undefined ? {} : { 'idempotency-key': idempotencyKey }),
+          ...defined({ 'idempotency-key': idempotencyKey }),
         },
         signal: AbortSignal.timeout(requestMs),
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),

@@ -15,6 +15,8 @@ export interface Lie {
   /** Replaces the ID token. */
   readonly idToken?: null
   readonly userinfo?: object
+  /** Changes the metadata. */
+  readonly metadata?: Readonly<Record<string, unknown>>
   /** Replaces the answer of the token endpoint. */
   readonly answer?: (response: ServerResponse) => void
 }
@@ -46,6 +48,7 @@ export async function openLyingProvider(clientId: string, clientSecret: string):
         response_types_supported: ['code'],
         subject_types_supported: ['public'],
         id_token_signing_alg_values_supported: ['RS256'],
+        ...lie.metadata,
       })
     if (pathname === '/jwks')
       return json(response, {

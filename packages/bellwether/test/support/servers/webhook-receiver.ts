@@ -4,8 +4,8 @@ import { eventWebhookBody, noticeBody } from '@bellwether/protocol/http'
 import type { z } from 'zod'
 import { listen } from './listen.js'
 
-export type ReceivedEvent = z.output<typeof eventWebhookBody>['events'][number]
-export type ReceivedNotice = z.output<typeof noticeBody>
+type ReceivedEvent = z.output<typeof eventWebhookBody>['events'][number]
+type ReceivedNotice = z.output<typeof noticeBody>
 
 interface Receiver {
   readonly url: string

@@ -2,6 +2,7 @@
  * One `bellwether view` and any number of `bellwether sensor` processes on one real directory, with a client for them. Every
  * wait polls HTTP with a time limit; `end` leaves no process and no file.
  */
+import { defined } from '@bellwether/base'
 import { chmodSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -124,7 +125,7 @@ export class Fleet {
 
   sensor(id: string, { args = [], root = this.root, views, skew, uid }: SensorOptions = {}): Cli {
     const keys = (views ?? [this.#options.views?.[0] ?? 'v']).map(keyOf)
-    const how = { cwd: this.folder, ...(uid === undefined ? {} : { uid }) }
+    const how = { cwd: this.folder, ...defined({ uid }) }
     const options = ['--root', root, '--server', this.url, '--id', id, ...keys.flatMap((key) => ['--key', key])]
     const cli =
       skew === undefined

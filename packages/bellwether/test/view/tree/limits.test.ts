@@ -110,7 +110,6 @@ describe('what an entry carries', () => {
     tree.put('/f', { ...file(), agent: 'x', auditMark: 3, set: flag.listedInFull })
     tree.setFlags(node, flag.listedInFull, 0)
     tree.setAuditMark(node, 4)
-    tree.setLastUpdatedAt(node, 5)
     tree.setAgent(node, 'y')
     expect(tree.changeSeq(node)).toBe(seq)
     tree.setFlags(node, flag.blindSpot, 0)

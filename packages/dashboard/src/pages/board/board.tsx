@@ -1,9 +1,10 @@
 /** Board page: tasks by status, each with its assignee, what it waits for and what it has cost. */
+import { taskStatuses } from '@bellwether/protocol/vocabulary'
 import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
 import { serverNowMs, urlOf } from '../../api/client.js'
-import { boardQuery, type Board } from '../../api/queries.js'
+import { boardQuery, type Board, type TaskFilter } from '../../api/queries.js'
 import type { Choice } from '../../api/types.js'
 import { columnsOf, type Column } from '../../model/board.js'
 import { appearanceOf } from '../../model/status.js'
@@ -13,7 +14,13 @@ import { useListKeys } from '../../keyboard/shortcut-list.js'
 import { useStream } from '../../live/live.js'
 import { Glyph } from '../../parts/glyph.js'
 import { Page } from '../../frame/page.js'
-import { Search } from '../../parts/search.js'
+import { Filters } from '../../parts/filters.js'
+import type { Filter } from '../../parts/saved-filters.js'
+import { SelectBox } from '../../parts/select-box.js'
+import { useSelection, type Selection } from '../../parts/selection.js'
+import { Ago } from '../../parts/time.js'
+import { TaskBulk } from '../bulk/task-bulk.js'
+import { PauseBoard } from './pause-board.js'
 import { Empty, QueryState } from '../../parts/query-state.js'
 import { Chip, toneText } from '../../parts/status.js'
 import { TaskCard } from './task-card.js'
@@ -25,26 +32,33 @@ const drawnMax = 50
 
 export function BoardPage() {
   const { project } = useParams({ from: '/p/$project/board' })
-  const { task, q } = useSearch({ from: '/p/$project/board' })
+  const { task, ...filter } = useSearch({ from: '/p/$project/board' })
   const navigate = useNavigate({ from: '/p/$project/board' })
-  const board = useQuery(boardQuery)
+  const board = useQuery(boardQuery(filter))
   useStream(board.data?.isOffered === true ? urlOf('GET /board/events') : undefined, ['board'])
   const [isAdding, setAdding] = useState(false)
   const open = (id: string | undefined) => void navigate({ search: (old) => ({ ...old, task: id }) })
+  const isFiltered = Object.values(filter).some(Boolean)
   return (
     <Page
       title="Board"
       tools={
         <>
-          <Search
-            label="Search tasks"
-            value={q ?? ''}
-            change={(words) => void navigate({ search: (old) => ({ ...old, q: words }), replace: true })}
+          <Filters
+            place="task-filters"
+            filter={filter as Filter}
+            statuses={taskStatuses}
+            hasOutcome
+            change={(changed, replace) => void navigate({ search: (old) => ({ ...old, ...changed }), replace })}
+            show={(saved) => void navigate({ search: saved })}
           />
           {board.data?.isOffered === true && (
-            <button type="button" className="button" onClick={() => setAdding(true)}>
-              New task…
-            </button>
+            <>
+              <button type="button" className="button" aria-keyshortcuts="n" onClick={() => setAdding(true)}>
+                New task…
+              </button>
+              <PauseBoard paused={board.data.paused} />
+            </>
           )}
         </>
       }
@@ -53,9 +67,9 @@ export function BoardPage() {
         query={board}
         skeleton={<BoardSkeleton />}
         isEmpty={(data) => !data.isOffered || data.tasks.length === 0}
-        empty={<NoTasks isOffered={board.data?.isOffered ?? false} />}
+        empty={<NoTasks isOffered={board.data?.isOffered ?? false} isFiltered={isFiltered} />}
       >
-        {(data) => <Columns board={data} words={q ?? ''} open={open} />}
+        {(data) => <Columns project={project} filter={filter} board={data} open={open} />}
       </QueryState>
       {isAdding && (
         <TaskForm
@@ -72,11 +86,17 @@ export function BoardPage() {
   )
 }
 
-function NoTasks({ isOffered }: { readonly isOffered: boolean }) {
+function NoTasks({ isOffered, isFiltered }: { readonly isOffered: boolean; readonly isFiltered: boolean }) {
   if (!isOffered)
     return (
       <Empty title="This server has no board.">
         Give it a task root: <code>[board] root</code> in <code>bellwether.toml</code>.
+      </Empty>
+    )
+  if (isFiltered)
+    return (
+      <Empty title="No matching tasks">
+        Change or clear the filter above. Without the status <em>done</em>, only the newest finished tasks are searched.
       </Empty>
     )
   return (
@@ -87,26 +107,31 @@ function NoTasks({ isOffered }: { readonly isOffered: boolean }) {
 }
 
 interface ColumnsProps {
+  readonly project: string
+  readonly filter: TaskFilter
   readonly board: Board
-  readonly words: string
   readonly open: (id: string) => void
 }
 
-function Columns({ board, words, open }: ColumnsProps) {
-  const wanted = words.toLowerCase()
-  const tasks = board.tasks.filter((task) =>
-    `${task.taskId} ${task.title} ${task.assignee ?? ''}`.toLowerCase().includes(wanted),
-  )
-  const columns = columnsOf(tasks)
+function Columns({ project, filter, board, open }: ColumnsProps) {
+  const columns = columnsOf(board.tasks)
   const inOrder = columns.flatMap((column) => column.tasks.slice(0, drawnMax))
+  const ids = inOrder.map(({ taskId }) => taskId)
+  const selection = useSelection(
+    JSON.stringify(filter),
+    columns.flatMap((column) => column.tasks.map(({ taskId }) => taskId)),
+  )
   useListKeys({
     count: inOrder.length,
-    show: (at) => document.querySelector<HTMLElement>(`[data-task="${CSS.escape(inOrder[at]!.taskId)}"]`)?.focus(),
-    open: (at) => open(inOrder[at]!.taskId),
+    show: (at) => document.querySelector<HTMLElement>(`[data-task="${CSS.escape(ids[at]!)}"]`)?.focus(),
+    open: (at) => open(ids[at]!),
+    select: (at, isRange) => selection.toggle(ids[at]!, isRange),
+    clear: selection.clear,
   })
+  const total = board.open + board.done
   return (
     <>
-      <Next choice={board.choice} isPaused={board.isPaused} open={open} />
+      <Next choice={board.choice} paused={board.paused} open={open} />
       <Jumps columns={columns} />
       <div
         className="flex min-h-0 flex-1 gap-2 overflow-x-auto p-3"
@@ -119,32 +144,40 @@ function Columns({ board, words, open }: ColumnsProps) {
             key={column.status}
             column={column}
             total={column.status === 'done' ? board.done : column.tasks.length}
+            selection={selection}
             open={open}
           />
         ))}
       </div>
-      {board.open > board.tasks.length && (
-        <p className="label px-3 pb-2">
-          Showing the first {plural(board.tasks.length, 'task')} of {count(board.open)}.
+      <div className="flex flex-wrap items-center gap-x-3 border-t border-line bg-panel px-3 py-1">
+        <p className="label">
+          {total > board.tasks.length
+            ? `${plural(board.tasks.length, 'task')} of ${count(total)} shown`
+            : plural(board.tasks.length, 'task')}
         </p>
-      )}
+        <TaskBulk project={project} filter={filter} tasks={board.tasks} total={total} selection={selection} />
+      </div>
     </>
   )
 }
 
 interface NextProps {
   readonly choice: Choice | null
-  readonly isPaused: boolean
+  readonly paused: Board['paused']
   readonly open: (id: string) => void
 }
 
-/** The next task and the reason. */
-function Next({ choice, isPaused, open }: NextProps) {
+/** The next task and the reason, or why none is dispatched. */
+function Next({ choice, paused, open }: NextProps) {
   if (choice === null) return null
   const id = choice.taskId
   return (
     <p className="flex h-9 items-center gap-2 border-b border-line px-4 text-sm">
-      {isPaused && <Chip tone="wait">paused</Chip>}
+      {paused !== null && (
+        <Chip tone="wait" title={oneLine(paused.reason ?? 'no reason was given', 300)}>
+          paused by {oneLine(paused.by, 40)}, <Ago at={paused.at} />
+        </Chip>
+      )}
       <span className="font-medium">Next:</span>
       {id === null ? (
         'none'
@@ -189,10 +222,12 @@ const columnId = (status: string) => `column-${status}`
 function ColumnOf({
   column,
   total,
+  selection,
   open,
 }: {
   readonly column: Column
   readonly total: number
+  readonly selection: Selection
   readonly open: (id: string) => void
 }) {
   const [drawn, setDrawn] = useState(drawnMax)
@@ -217,8 +252,11 @@ function ColumnOf({
         aria-label={`${appearance.word} tasks`}
       >
         {column.tasks.slice(0, drawn).map((task) => (
-          <li key={task.taskId} className="[contain-intrinsic-size:auto_92px] [content-visibility:auto]">
+          <li key={task.taskId} className="relative [contain-intrinsic-size:auto_92px] [content-visibility:auto]">
             <TaskCard task={task} open={() => open(task.taskId)} />
+            <span className="absolute top-2 right-2 flex">
+              <SelectBox id={task.taskId} name={oneLine(task.taskId, 60)} selection={selection} />
+            </span>
           </li>
         ))}
         {rest > 0 && (

@@ -1,6 +1,7 @@
 /** A diff by file, with line numbers. If `comments` is given, each line of the new version takes a comment for the next run. */
-import { useState } from 'react'
-import { fileDiffs, type DiffLine, type FileDiff } from '../../model/diff.js'
+import { useMemo, useState } from 'react'
+import { fileDiffs, type DiffLine, type FileDiff } from '../../model/diff/diff.js'
+import { highlighterFor } from '../../model/diff/highlight.js'
 import { oneLine, plural, visible } from '../../model/text.js'
 import type { LineComment } from '../../api/types.js'
 
@@ -10,11 +11,16 @@ export interface Comments {
   remove(comment: LineComment): void
 }
 
-const lineTones = {
-  added: 'bg-done-soft text-done',
-  removed: 'bg-bad-soft text-bad',
-  place: 'text-start',
-  same: 'text-ink-2',
+const lineTones = { added: 'bg-done-soft', removed: 'bg-bad-soft', place: 'text-start', same: '' }
+const signTones = { added: 'text-done', removed: 'text-bad', place: '', same: '' }
+/** What a screen reader says before a line. */
+const spoken = { added: 'added: ', removed: 'removed: ', place: '', same: '' }
+const tokenTones = {
+  comment: 'text-ink-3 italic',
+  text: 'text-go',
+  number: 'text-wait',
+  word: 'text-person',
+  plain: '',
 }
 const quoteMax = 300
 
@@ -31,6 +37,7 @@ export function DiffView({ diff, comments }: { readonly diff: string; readonly c
 function FileView({ file, comments }: { readonly file: FileDiff; readonly comments: Comments | undefined }) {
   const [commented, setCommented] = useState<number | null>(null)
   const name = file.path === null ? 'Other' : oneLine(file.path, 300)
+  const highlight = useMemo(() => highlighterFor(file.path ?? ''), [file.path])
   return (
     <details open className="rounded border border-line">
       <summary className="flex items-center gap-3 bg-sunk px-2 py-1">
@@ -45,6 +52,7 @@ function FileView({ file, comments }: { readonly file: FileDiff; readonly commen
               <Line
                 line={line}
                 name={name}
+                highlight={highlight}
                 comment={comments === undefined || line.line === null ? undefined : () => setCommented(at)}
               />
               {comments !== undefined && (
@@ -67,10 +75,14 @@ function FileView({ file, comments }: { readonly file: FileDiff; readonly commen
 interface LineProps {
   readonly line: DiffLine
   readonly name: string
+  readonly highlight: ReturnType<typeof highlighterFor>
   readonly comment: (() => void) | undefined
 }
 
-function Line({ line: { kind, text, line }, name, comment }: LineProps) {
+function Line({ line: { kind, text, line }, name, highlight, comment }: LineProps) {
+  // In a hunk, the first character says what happened to the line.
+  const isSigned = line !== null || kind === 'removed'
+  const code = visible(isSigned ? text.slice(1) : text)
   return (
     <div className={`flex ${lineTones[kind]}`}>
       {comment === undefined ? (
@@ -85,7 +97,21 @@ function Line({ line: { kind, text, line }, name, comment }: LineProps) {
           {line}
         </button>
       )}
-      <bdi className="whitespace-pre">{visible(text) || ' '}</bdi>
+      {spoken[kind] !== '' && <span className="sr-only">{spoken[kind]}</span>}
+      <bdi className="whitespace-pre">
+        {isSigned && (
+          <span className={signTones[kind]} aria-hidden>
+            {text.slice(0, 1)}
+          </span>
+        )}
+        {highlight === undefined || !isSigned
+          ? code || ' '
+          : highlight(code).map((token, at) => (
+              <span key={at} className={tokenTones[token.kind]}>
+                {token.text}
+              </span>
+            ))}
+      </bdi>
     </div>
   )
 }

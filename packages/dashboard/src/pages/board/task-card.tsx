@@ -21,7 +21,7 @@ export const TaskCard = memo(({ task, open }: { readonly task: Task; readonly op
       className={`panel block w-full px-2.5 py-2 text-left hover:bg-hover ${needsPerson(task) ? 'border-l-person border-l-3' : ''}`}
       onClick={open}
     >
-      <span className="flex items-baseline gap-2 text-xs text-ink-3">
+      <span className="flex items-baseline gap-2 pr-6 text-xs text-ink-3">
         <bdi className="min-w-0 flex-1 truncate font-mono">{oneLine(task.taskId, 40)}</bdi>
         {task.priority !== 0 && <span title="priority">P{task.priority}</span>}
       </span>
@@ -39,8 +39,8 @@ export const TaskCard = memo(({ task, open }: { readonly task: Task; readonly op
         )}
         {task.recovery !== null && task.recovery.attempt > 0 && !isDone && <Attempt recovery={task.recovery} />}
         {task.waitUntil !== null && !isDone && (
-          <span className="text-xs leading-5" title="until then">
-            <Countdown until={task.waitUntil} />
+          <span className="text-xs leading-5">
+            time left <Countdown until={task.waitUntil} />
           </span>
         )}
       </span>

@@ -8,7 +8,7 @@ import { serverNowMs } from '../../api/client.js'
 import { taskQuery } from '../../api/queries.js'
 import type { Run, TaskDetail } from '../../api/types.js'
 import { budgetUseOf, compact, namesIn, reasonText, recoveryText } from '../../model/board.js'
-import { oneLine } from '../../model/text.js'
+import { oneLine, plural } from '../../model/text.js'
 import { duration } from '../../model/time.js'
 import { BudgetBar } from '../../parts/budget-bar.js'
 import { Dialog } from '../../parts/dialog.js'
@@ -45,6 +45,8 @@ export function TaskDrawer({
 
 // Shown elsewhere, or not useful to people.
 const shownElsewhere = new Set(['recovery', 'budget', 'instruction', 'spawn', 'choice', 'checks', 'deliverable'])
+// As many as a person reads.
+const linksMax = 30
 const untilOf = (seconds: number) => (seconds === 0 ? null : new Date(seconds * 1_000).toISOString())
 
 function TaskView({ project, task }: { readonly project: string; readonly task: TaskDetail }) {
@@ -75,9 +77,9 @@ function TaskView({ project, task }: { readonly project: string; readonly task: 
           </Fact>
         )}
       </dl>
-      <TaskReview key={task.taskId} task={task} />
+      <TaskReview key={task.taskId} task={task} hasKeys />
       {task.status !== 'done' && (
-        <button type="button" className="button" onClick={() => setEditing(true)}>
+        <button type="button" className="button" aria-keyshortcuts="e" onClick={() => setEditing(true)}>
           Change the task…
         </button>
       )}
@@ -93,7 +95,18 @@ function TaskView({ project, task }: { readonly project: string; readonly task: 
         <Fact name="Priority, impact">
           {task.priority}, {task.impact}
         </Fact>
-        {task.dependencies.length > 0 && <Fact name="Depends on">{oneLine(task.dependencies.join(', '), 300)}</Fact>}
+        {task.dependencies.length > 0 && (
+          <Fact name="Depends on">
+            <span className="flex flex-wrap gap-x-2">
+              {task.dependencies.slice(0, linksMax).map((id) => (
+                <Link key={id} to="/p/$project/board" params={{ project }} search={{ task: id }} className="link">
+                  <bdi>{oneLine(id, 60)}</bdi>
+                </Link>
+              ))}
+              {task.dependencies.length > linksMax && plural(task.dependencies.length - linksMax, 'more', 'more')}
+            </span>
+          </Fact>
+        )}
         {checks.length > 0 && <Fact name="Checks">{oneLine(checks.join(', '), 300)}</Fact>}
         {recovery !== null && (
           <Fact name="Recovery">

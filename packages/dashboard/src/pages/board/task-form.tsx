@@ -1,13 +1,15 @@
 /** The form that adds a task to the board, or changes one: title, instruction, agent, checks and review. */
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
-import { addTask, editTask } from '../../api/mutations.js'
+import { addTask, editTask, editTaskBack } from '../../api/mutations.js'
 import { agentsQuery, checksQuery } from '../../api/queries.js'
 import type { TaskDetail, TaskFields } from '../../api/types.js'
 import { changedFields, namesIn } from '../../model/board.js'
 import { oneLine } from '../../model/text.js'
-import { AgentField, FormEnd, InstructionField } from '../../parts/work-fields.js'
+import { AgentField, FormEnd, InstructionField, PriorityField } from '../../parts/work-fields.js'
 import { Dialog } from '../../parts/dialog.js'
+import { useOnce } from '../../parts/once.js'
+import { toast } from '../../parts/toast.js'
 
 interface TaskFormProps {
   readonly project: string
@@ -23,18 +25,32 @@ export function TaskForm({ project, task, close, saved }: TaskFormProps) {
   const client = useQueryClient()
   const agents = useQuery(agentsQuery(project))
   const checks = useQuery(checksQuery)
+  const refetch = () =>
+    Promise.all([
+      client.invalidateQueries({ queryKey: ['board'] }),
+      client.invalidateQueries({ queryKey: ['task', task?.taskId] }),
+    ])
   const save = useMutation({
     mutationFn: (now: Fields) => {
       const change = changedFields(before, { ...now, title: now.title.trim() })
       return task === undefined ? addTask({ title: now.title.trim(), ...change }) : editTask(task.taskId, change)
     },
-    onSuccess: ({ taskId }) => saved(taskId),
-    onSettled: () =>
-      Promise.all([
-        client.invalidateQueries({ queryKey: ['board'] }),
-        client.invalidateQueries({ queryKey: ['task', task?.taskId] }),
-      ]),
+    onSuccess({ taskId }, now) {
+      const was = task === undefined ? {} : changedFields(now, before)
+      const set = changedFields(before, { ...now, title: now.title.trim() })
+      // If the task named no agent before, the agent cannot be removed again.
+      const canUndo = task !== undefined && was.agent !== ''
+      toast(
+        task === undefined
+          ? `Added ${oneLine(taskId, 60)}`
+          : `${oneLine(taskId, 60)}: changed ${Object.keys(was).join(', ')}`,
+        canUndo ? () => editTaskBack(taskId, set, was).finally(() => void refetch()) : undefined,
+      )
+      saved(taskId)
+    },
+    onSettled: refetch,
   })
+  const once = useOnce()
   const set = (change: Partial<Fields>) => setFields({ ...fields, ...change })
   const name = task === undefined ? 'New task' : `Change ${oneLine(task.taskId, 60)}`
   const isUnchanged = task !== undefined && Object.keys(changedFields(before, fields)).length === 0
@@ -44,7 +60,7 @@ export function TaskForm({ project, task, close, saved }: TaskFormProps) {
         className="space-y-3"
         onSubmit={(event) => {
           event.preventDefault()
-          save.mutate(fields)
+          once(() => save.mutateAsync(fields))
         }}
       >
         <label className="block">
@@ -69,6 +85,7 @@ export function TaskForm({ project, task, close, saved }: TaskFormProps) {
           value={fields.agent}
           change={(agent) => set({ agent })}
         />
+        <PriorityField value={fields.priority} change={(field) => set({ priority: field.valueAsNumber || 0 })} />
         <Checks
           known={checks.data?.checks ?? []}
           chosen={fields.checks}
@@ -99,6 +116,7 @@ function fieldsOf(task: TaskDetail | undefined): Fields {
     title: task?.title ?? '',
     instruction: textOf(instruction),
     agent: textOf(agent),
+    priority: task?.priority ?? 0,
     checks: namesIn(checks),
     review: review === true,
   }

@@ -1,14 +1,14 @@
-/** Why the last run of a task was not accepted: files, checks with their output, the result, the diff; and what happens next. */
+/** What the last run of a task reported and changed, why it was not accepted (files, checks with their output), and what happens next. */
 import { serverNowMs } from '../../api/client.js'
 import type { TaskDetail } from '../../api/types.js'
 import { reasonText } from '../../model/board.js'
-import { oneLine, plural } from '../../model/text.js'
+import { oneLine } from '../../model/text.js'
 import { duration, plainTimes } from '../../model/time.js'
 import { UntrustedText } from '../../parts/untrusted-text.js'
-import { CommentNote, DiffView, type Comments } from './diff-view.js'
+import { ChangesOf } from './changes-of.js'
+import type { Comments } from './diff-view.js'
 
 type Failure = NonNullable<TaskDetail['failure']>
-type Changes = NonNullable<TaskDetail['changes']>
 
 interface TaskReasonsProps {
   readonly task: TaskDetail
@@ -18,24 +18,24 @@ interface TaskReasonsProps {
 
 export function TaskReasons({ task, comments }: TaskReasonsProps) {
   const { status, failure, result, changes, nextStep } = task
-  if (status === 'done') return null
-  const isJudged = failure !== null || status === 'review'
   return (
     <div className="space-y-3">
       {failure !== null && <WhyNot failure={failure} />}
-      {isJudged && result !== null && (
+      {result !== null && (
         <section>
           <h3 className="font-semibold">What the agent reported</h3>
           <UntrustedText text={result} />
         </section>
       )}
-      {isJudged && changes !== null && <ChangesOf changes={changes} comments={comments} />}
-      <section>
-        <h3 className="font-semibold">Next</h3>
-        <p>
-          <bdi>{oneLine(plainTimes(nextStep.text, serverNowMs()), 500)}</bdi>
-        </p>
-      </section>
+      {changes !== null && <ChangesOf changes={changes} comments={comments} />}
+      {status !== 'done' && (
+        <section>
+          <h3 className="font-semibold">Next</h3>
+          <p>
+            <bdi>{oneLine(plainTimes(nextStep.text, serverNowMs()), 500)}</bdi>
+          </p>
+        </section>
+      )}
     </div>
   )
 }
@@ -97,39 +97,5 @@ function Scrolled({ name, toEnd = false, children }: ScrolledProps) {
     >
       {children}
     </div>
-  )
-}
-
-interface ChangesProps {
-  readonly changes: Changes
-  readonly comments: Comments | undefined
-}
-
-function ChangesOf({ changes: { commit, files, moreFiles, diff, isCut, note }, comments }: ChangesProps) {
-  return (
-    <section>
-      <h3 className="font-semibold">
-        {plural(files.length + moreFiles, 'file')} changed{commit === null ? '' : ` since commit ${commit.slice(0, 7)}`}
-      </h3>
-      <ul className="text-sm">
-        {files.map(({ path, change, claimed }) => (
-          <li key={path}>
-            <bdi className="font-mono text-xs break-all">{oneLine(path, 300)}</bdi>{' '}
-            <span className="text-ink-3">
-              {[change, claimed ? null : 'not named by the agent'].filter((part) => part !== null).join(', ')}
-            </span>
-          </li>
-        ))}
-        {moreFiles > 0 && <li className="text-ink-3">and {plural(moreFiles, 'more', 'more')}</li>}
-      </ul>
-      {diff !== null && diff !== '' && (
-        <>
-          <DiffView diff={diff} comments={comments} />
-          {comments !== undefined && <CommentNote count={comments.all.length} />}
-        </>
-      )}
-      {isCut && <p className="label">The diff was cut; git diff shows the rest.</p>}
-      {note !== null && <p className="label">No diff: {oneLine(note, 300)}</p>}
-    </section>
   )
 }

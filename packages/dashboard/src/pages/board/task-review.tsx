@@ -8,21 +8,27 @@ import { TaskReasons } from './task-reasons.js'
 // The server's limit.
 const commentsMax = 50
 
-export function TaskReview({ task }: { readonly task: TaskDetail }) {
+/** Comments that a person keeps until they are sent. */
+export function useComments(): Comments & { readonly clear: () => void } {
   const [all, setAll] = useState<readonly LineComment[]>([])
-  const comments: Comments = useMemo(
+  return useMemo(
     () => ({
       all,
       add: (comment) => setAll((before) => [...before, comment].slice(0, commentsMax)),
       remove: (comment) => setAll((before) => before.filter((one) => one !== comment)),
+      clear: () => setAll([]),
     }),
     [all],
   )
+}
+
+export function TaskReview({ task, hasKeys = false }: { readonly task: TaskDetail; readonly hasKeys?: boolean }) {
+  const comments = useComments()
   const mayComment = task.moves.some(({ action }) => takesComments(action))
   return (
     <>
       <TaskReasons task={task} comments={mayComment ? comments : undefined} />
-      <TaskMoves task={task} comments={all} sent={() => setAll([])} />
+      <TaskMoves task={task} comments={comments.all} sent={comments.clear} hasKeys={hasKeys} />
     </>
   )
 }

@@ -1,5 +1,9 @@
-/** The summary of the fleet: what is running, stuck, or needs a person. Each number links to what it counts. */
+/** The summary of the fleet: what is running, is stuck, needs a person, and what it cost. Each number links to what it counts. */
+import { dollars } from '@bellwether/protocol/spending'
+import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
+import { trendsQuery } from '../../api/queries.js'
+import type { Trends } from '../../api/types.js'
 import type { Tally } from '../../model/fleet.js'
 import { headOf, headWords, restWord, type Shape, type Tone } from '../../model/status.js'
 import { count } from '../../model/text.js'
@@ -15,9 +19,13 @@ interface ActivityProps {
 
 export function Activity({ project, sums }: ActivityProps) {
   const needs = useNeeds(project)
+  const spent = useQuery({ ...trendsQuery(project, '24h', undefined), refetchInterval: 60_000, select: costOf }).data
   const fleet = { to: '/p/$project/fleet', params: { project } } as const
   return (
-    <section aria-label="Summary" className="grid grid-cols-3 gap-2 px-3 pt-3 sm:grid-cols-6">
+    <section
+      aria-label="Summary"
+      className="grid grid-cols-3 gap-2 px-3 pt-3 sm:grid-cols-4 lg:grid-cols-[repeat(6,minmax(0,1fr))_minmax(max-content,1fr)]"
+    >
       <Link {...fleet} search={{ show: 'working' }} className={tile}>
         <Figure shape="disc" tone="go" name={working} number={sums?.working} />
       </Link>
@@ -36,9 +44,21 @@ export function Activity({ project, sums }: ActivityProps) {
       <Link to="/p/$project/turns" params={{ project }} search={{ status: 'queued' }} className={tile}>
         <Figure shape="dots" tone="rest" name="queued" number={sums && sums.queued + sums.starting} />
       </Link>
+      <Link
+        to="/p/$project/trends"
+        params={{ project }}
+        search={{}}
+        className={`${tile} max-sm:col-span-3 sm:max-lg:col-span-2`}
+      >
+        <Figure shape="disc" tone="done" name="cost, 24 h" number={spent} say={dollars} />
+      </Link>
     </section>
   )
 }
+
+/** In millionths of a dollar, of all agents. */
+const costOf = ({ charts }: Trends) =>
+  charts.find(({ chart }) => chart === 'cost_by_agent')?.series.reduce((sum, { total }) => sum + (total ?? 0), 0)
 
 const working = headWords.find((word) => headOf(word).isBeating) ?? ''
 const tile = 'panel block px-3 py-2 hover:bg-hover'
@@ -53,13 +73,16 @@ interface FigureProps {
   readonly tone: Tone
   readonly name: string
   readonly number: number | undefined
+  readonly say?: (number: number) => string
 }
 
-function Figure({ shape, tone, name, number }: FigureProps) {
+function Figure({ shape, tone, name, number, say = count }: FigureProps) {
   const colour = number === 0 || number === undefined ? 'text-ink-3' : toneText[tone]
   return (
     <>
-      <span className={`block h-7 text-2xl font-semibold ${colour}`}>{number === undefined ? '–' : count(number)}</span>
+      <span className={`block h-7 text-2xl font-semibold whitespace-nowrap ${colour}`}>
+        {number === undefined ? '–' : say(number)}
+      </span>
       <span className="flex items-center gap-1.5 text-sm whitespace-nowrap text-ink-2">
         <span className={colour}>
           <Glyph shape={shape} />

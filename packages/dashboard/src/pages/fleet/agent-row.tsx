@@ -6,13 +6,13 @@ import { activityOf, waitsFor, type Assessment } from '../../model/fleet.js'
 import { appearanceOf, restWord } from '../../model/status.js'
 import { oneLine } from '../../model/text.js'
 import { Glyph } from '../../parts/glyph.js'
-import { Status, toneText } from '../../parts/status.js'
+import { Chip, Status, toneText } from '../../parts/status.js'
 import { NarrowRow, type Columns } from '../../parts/rows.js'
 import { Ago, Countdown } from '../../parts/time.js'
 
 export const agentColumns: Columns = {
   className:
-    'grid grid-cols-[minmax(120px,1.4fr)_104px_minmax(110px,1.2fr)_minmax(100px,1fr)_84px_48px_minmax(96px,0.9fr)] items-center gap-x-3 px-3',
+    'grid grid-cols-[minmax(108px,1.4fr)_104px_minmax(96px,1.2fr)_minmax(92px,1fr)_76px_44px_minmax(90px,0.9fr)] items-center gap-x-2 px-3 min-[1240px]:gap-x-3',
   titles: ['Agent', 'Status', 'Activity', 'Waits for', 'Deadline', 'Queue', 'Last turn'],
   alignedRight: ['Deadline', 'Queue'],
 }
@@ -21,10 +21,12 @@ interface RowProps {
   readonly project: string
   readonly agent: Agent
   readonly assessment: Assessment
+  /** It asked a person something. */
+  readonly isAsking: boolean
   readonly isWide: boolean
 }
 
-export const AgentRow = memo(({ project, agent, assessment, isWide }: RowProps) => {
+export const AgentRow = memo(({ project, agent, assessment, isAsking, isWide }: RowProps) => {
   const head = agent.state
   const status = agent.status === 'retired' ? 'retired' : (head?.status ?? restWord)
   const word = assessment.condition === 'stuck' ? 'stuck' : status
@@ -48,9 +50,9 @@ export const AgentRow = memo(({ project, agent, assessment, isWide }: RowProps) 
         <span role="cell" className="flex min-w-0 flex-1 truncate">
           {activity}
         </span>
-        {waits !== '' && (
+        {(isAsking || waits !== '') && (
           <span role="cell" className="min-w-0 truncate font-mono text-xs text-ink-2">
-            <bdi>{oneLine(waits, 40)}</bdi>
+            {isAsking ? <NeedsYou project={project} /> : <bdi>{oneLine(waits, 40)}</bdi>}
           </span>
         )}
         <span role="cell">
@@ -58,6 +60,8 @@ export const AgentRow = memo(({ project, agent, assessment, isWide }: RowProps) 
         </span>
       </NarrowRow>
     )
+  // Its question to a person stays visible.
+  const isReasonWide = assessment.why !== undefined && !isAsking
   return (
     <div className={`${agentColumns.className} h-full`}>
       <span role="cell" className="truncate font-medium">
@@ -66,15 +70,15 @@ export const AgentRow = memo(({ project, agent, assessment, isWide }: RowProps) 
       <span role="cell" className="flex min-w-0">
         <Status word={word} />
       </span>
-      <span role="cell" className={assessment.why === undefined ? 'flex min-w-0' : 'col-span-2 flex min-w-0'}>
+      <span role="cell" className={isReasonWide ? 'col-span-2 flex min-w-0' : 'flex min-w-0'}>
         {activity}
       </span>
       <span
         role="cell"
-        className={assessment.why === undefined ? 'min-w-0 truncate font-mono text-xs text-ink-2' : 'sr-only'}
+        className={isReasonWide ? 'sr-only' : 'min-w-0 truncate font-mono text-xs text-ink-2'}
         title={oneLine(waits)}
       >
-        <bdi>{oneLine(waits, 60)}</bdi>
+        {isAsking ? <NeedsYou project={project} /> : <bdi>{oneLine(waits, 60)}</bdi>}
       </span>
       <span role="cell" className="text-right text-sm">
         <Countdown until={deadline} />
@@ -88,6 +92,16 @@ export const AgentRow = memo(({ project, agent, assessment, isWide }: RowProps) 
     </div>
   )
 })
+
+function NeedsYou({ project }: { readonly project: string }) {
+  return (
+    <Link to="/p/$project/needs-you" params={{ project }} search={{}} className="font-sans hover:underline">
+      <Chip tone="person">
+        <Glyph shape="hand" /> needs you
+      </Chip>
+    </Link>
+  )
+}
 
 function AgentName({ project, agent }: { readonly project: string; readonly agent: Agent }) {
   const turn = agent.state?.active_agent_turn_id

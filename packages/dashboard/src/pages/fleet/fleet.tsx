@@ -1,4 +1,5 @@
 /** Fleet page, the first one: a summary of what is running, stuck or needs a person, then every agent. */
+import { defined } from '@bellwether/base'
 import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useDeferredValue, useMemo, useState } from 'react'
@@ -6,6 +7,7 @@ import { agentsQuery, workersQuery } from '../../api/queries.js'
 import type { Agent, Agents } from '../../api/types.js'
 import { byUrgency, assess, conditions, tally, targetsOf, type Assessment, type Condition } from '../../model/fleet.js'
 import { count } from '../../model/text.js'
+import { useAskingAgents } from '../../frame/needs.js'
 import { agentColumns, AgentRow } from './agent-row.js'
 import { Page } from '../../frame/page.js'
 import { Activity } from './activity.js'
@@ -39,9 +41,7 @@ export function FleetPage() {
             words={conditions}
             value={show}
             change={(word) =>
-              void navigate({
-                search: ({ show: _show, ...rest }) => ({ ...rest, ...(word === undefined ? {} : { show: word }) }),
-              })
+              void navigate({ search: ({ show: _show, ...rest }) => ({ ...rest, ...defined({ show: word }) }) })
             }
           />
           {target !== undefined && (
@@ -81,7 +81,7 @@ function Fleet({ project, query }: { readonly project: string; readonly query: R
         }
       >
         {(data) => (
-          <div className="flex min-h-0 flex-1 flex-col gap-3 p-3 min-[900px]:flex-row">
+          <div className="flex min-h-0 flex-1 flex-col gap-3 p-3 min-[1240px]:flex-row">
             <div className="panel flex min-h-64 min-w-0 flex-1 flex-col overflow-hidden">
               <AgentTable project={project} data={data} assessments={assessments} />
             </div>
@@ -123,6 +123,7 @@ function AgentTable({ project, data, assessments }: TableProps) {
   const { show, q, target } = useSearch({ from: '/p/$project/fleet' })
   const navigate = useNavigate()
   const isWide = useWide()
+  const asking = useAskingAgents(project)
   const words = useDeferredValue(q ?? '').toLowerCase()
   const order = useOrder(data, assessments, `${show} ${target}`)
   const shown = useMemo(() => {
@@ -154,7 +155,15 @@ function AgentTable({ project, data, assessments }: TableProps) {
       open={open}
       note={`${count(shown.length)} of ${count(data.agents.length)} agents${data.cut ? '; more exist' : ''}`}
     >
-      {(agent) => <AgentRow project={project} agent={agent} assessment={assessments.of(agent)} isWide={isWide} />}
+      {(agent) => (
+        <AgentRow
+          project={project}
+          agent={agent}
+          assessment={assessments.of(agent)}
+          isAsking={asking.has(agent.agent_id)}
+          isWide={isWide}
+        />
+      )}
     </Table>
   )
 }

@@ -4,6 +4,7 @@ import type { Agent, Worker } from '../../api/types.js'
 import type { Target } from '../../model/fleet.js'
 import { count, oneLine, plural } from '../../model/text.js'
 import { msOf } from '../../model/time.js'
+import { RecentChanges } from './recent-changes.js'
 import { RecentTurns } from './recent-turns.js'
 import { Section } from '../../frame/page.js'
 import { Chip } from '../../parts/status.js'
@@ -22,23 +23,29 @@ interface TargetsProps {
 
 export function Targets({ project, targets, agents }: TargetsProps) {
   const isWide = useWide()
-  const title = 'Workers and targets'
+  const recent = (
+    <>
+      <Section title="Recent turns">
+        <RecentTurns project={project} agents={agents} />
+      </Section>
+      <RecentChanges project={project} />
+    </>
+  )
   if (isWide)
     return (
-      <div className="w-64 shrink-0 space-y-3 overflow-auto">
-        <Section title={title}>
+      <div className="grid max-h-[40%] shrink-0 grid-cols-3 items-start gap-3 overflow-auto min-[1240px]:block min-[1240px]:max-h-none min-[1240px]:w-64 min-[1240px]:space-y-3">
+        <Section title="Workers and targets">
           <List project={project} targets={targets} />
         </Section>
-        <Section title="Recent turns">
-          <RecentTurns project={project} agents={agents} />
-        </Section>
+        {recent}
       </div>
     )
   // On a small window agents come first.
   return (
     <details className="panel max-h-[50%] shrink-0 overflow-auto">
-      <summary className="px-3 py-1.5 font-semibold">{title}</summary>
+      <summary className="px-3 py-1.5 font-semibold">Workers, recent turns and changes</summary>
       <List project={project} targets={targets} />
+      {recent}
     </details>
   )
 }

@@ -2,7 +2,7 @@
 import { groupBy } from '@bellwether/base'
 import { useInfiniteQuery, useQuery, type UseQueryResult } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
-import { healthQuery, interventionsQuery } from '../../api/queries.js'
+import { healthQuery, interventionsQuery, quotasQuery } from '../../api/queries.js'
 import type { Health, Intervention } from '../../api/types.js'
 import { cascadeOf, keyOf, severityOf, type Branch } from '../../model/cascade.js'
 import { count, oneLine, plural, shortNames } from '../../model/text.js'
@@ -51,6 +51,18 @@ export function HealthPage() {
 
 /** Supervised processes, and components by dependency. */
 function Parts({ query }: { readonly query: UseQueryResult<Health> }) {
+  const quotas = useQuery(quotasQuery)
+  // Accounts and limits stand above the rest: all of it appears together, so that nothing moves.
+  // Not `isPending`: a question that failed is pending again when the parts below ask it, which would hide them, and so on.
+  const pending = [query, quotas].find(({ isFetched }) => !isFetched)
+  if (pending !== undefined)
+    return (
+      <Section title="Components">
+        <QueryState<unknown> query={pending} isFramed>
+          {() => null}
+        </QueryState>
+      </Section>
+    )
   const all = query.data?.components ?? []
   const processes = all
     .filter(({ kind }) => kind === 'part')
@@ -71,7 +83,12 @@ function Parts({ query }: { readonly query: UseQueryResult<Health> }) {
             query={query}
             isFramed
             isEmpty={() => rest.length === 0}
-            empty={<Empty title="No component reports its health">Views and sensors appear here once they run.</Empty>}
+            empty={
+              <Empty title="No component reports its health">
+                Views and sensors appear here when they run. Start a sensor with{' '}
+                <code>bellwether sensor --root DIR</code>.
+              </Empty>
+            }
           >
             {() => (
               <ul className="px-3 py-2" aria-label="Components by dependency">

@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from 'react'
 import { serverNowMs, urlOf } from '../../api/client.js'
 import { approvalsQuery, boardQuery, questionsQuery, taskQuery } from '../../api/queries.js'
 import type { Approval, Question, Task } from '../../api/types.js'
-import { needsPerson, reasonText } from '../../model/board.js'
+import { reasonText } from '../../model/board.js'
 import { oneLine, plural } from '../../model/text.js'
 import { msOf } from '../../model/time.js'
 import { useListKeys } from '../../keyboard/shortcut-list.js'
@@ -24,7 +24,7 @@ export function NeedsYouPage() {
   const { question, approval } = useSearch({ from: '/p/$project/needs-you' })
   const questions = useQuery(questionsQuery(project))
   const approvals = useQuery(approvalsQuery(project))
-  const board = useQuery(boardQuery)
+  const board = useQuery(boardQuery())
   useStream(board.data?.isOffered === true ? urlOf('GET /board/events') : undefined, ['board'])
   // Combined, so that data of one query does not hide the failure of the other.
   const failed = questions.error ?? approvals.error ?? (board.data === undefined ? board.error : null)
@@ -45,7 +45,7 @@ export function NeedsYouPage() {
             project={project}
             questions={data.questions}
             approvals={data.approvals}
-            tasks={data.board.tasks.filter(needsPerson)}
+            tasks={data.board.needs}
             linked={question ?? approval}
           />
         )}

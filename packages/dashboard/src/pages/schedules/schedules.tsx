@@ -21,7 +21,7 @@ export function SchedulesPage() {
   const query = useQuery(schedulesQuery(project))
   const add = (
     <button type="button" className="button" onClick={() => setAdding(true)}>
-      New schedule
+      New schedule…
     </button>
   )
   return (
@@ -31,8 +31,8 @@ export function SchedulesPage() {
         isEmpty={({ schedules }) => schedules.length === 0}
         empty={
           <Empty title="No schedules yet">
-            A schedule starts a turn or a task by the clock. Write a file <code>schedules/NAME.toml</code>, or add one
-            here.
+            A schedule starts a turn or a task by the clock. Add one with <em>New schedule…</em>, or write a file{' '}
+            <code>schedules/NAME.toml</code>.
           </Empty>
         }
       >

@@ -1,4 +1,5 @@
 /** The messages to a turn, delivered or waiting, with a field for the next one; after its end, a field for a follow-up turn. */
+import { messageMaxChars } from '@bellwether/protocol/vocabulary'
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'
 import { useState, type ReactNode } from 'react'
@@ -8,7 +9,6 @@ import { oneLine } from '../../model/text.js'
 import { random } from '../../ports/random.js'
 import { Line } from '../../parts/untrusted-text.js'
 
-const messageMaxChars = 8_000
 const instructionMaxChars = 1_000_000
 
 export function Messages({ project, turn }: { readonly project: string; readonly turn: TurnDetail }) {
@@ -16,10 +16,10 @@ export function Messages({ project, turn }: { readonly project: string; readonly
   return (
     <div className="space-y-2 px-3 py-2 text-sm">
       <ul aria-label="Messages to this turn">
-        {turn.messages.map(({ seq, said_by: by, text, delivered_at: at }) => (
+        {turn.messages.map(({ seq, sender, text, delivered_at: at }) => (
           <li key={seq} className="py-0.5">
             <span className="text-ink-3">
-              <bdi>{oneLine(by, 80)}</bdi>, {at === null ? (isOver ? 'not delivered' : 'waiting') : 'delivered'}
+              <bdi>{oneLine(sender, 80)}</bdi>, {at === null ? (isOver ? 'not delivered' : 'waiting') : 'delivered'}
             </span>
             <br />
             <Line text={text} most={500} />

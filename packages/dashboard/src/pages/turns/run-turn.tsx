@@ -5,7 +5,7 @@ import { useState } from 'react'
 import { startTurn } from '../../api/mutations.js'
 import { agentsQuery } from '../../api/queries.js'
 import type { NewTurn, TurnDetail } from '../../api/types.js'
-import { oneLine } from '../../model/text.js'
+import { oneLine, textOf } from '../../model/text.js'
 import { random } from '../../ports/random.js'
 import { Dialog } from '../../parts/dialog.js'
 import { AgentField, FormEnd, InstructionField } from '../../parts/work-fields.js'
@@ -31,33 +31,41 @@ interface RunTurnProps {
   readonly agent?: string | undefined
 }
 
+interface RunFormProps extends RunTurnProps {
+  readonly title: string
+  readonly instruction?: string
+  /** The new turn belongs to this session. */
+  readonly session?: string | null
+  readonly close: () => void
+}
+
 export function RunTurn({ project, agent }: RunTurnProps) {
   const [isOpen, setOpen] = useState(false)
   return (
     <>
-      <button type="button" className="button" onClick={() => setOpen(true)}>
+      <button type="button" className="button" aria-keyshortcuts="n" onClick={() => setOpen(true)}>
         Run a turn…
       </button>
-      {isOpen && <RunForm project={project} agent={agent} close={() => setOpen(false)} />}
+      {isOpen && <RunForm title="Run a turn" project={project} agent={agent} close={() => setOpen(false)} />}
     </>
   )
 }
 
-function RunForm({ project, agent: first, close }: RunTurnProps & { readonly close: () => void }) {
+function RunForm({ title, project, agent: first, instruction: before = '', session = null, close }: RunFormProps) {
   const agents = useQuery(agentsQuery(project))
   const [agent, setAgent] = useState<string>()
-  const [instruction, setInstruction] = useState('')
+  const [instruction, setInstruction] = useState(before)
   const start = useStart(project)
   const known = agents.data?.agents ?? []
   // The search of the page may be a part of a name.
   const chosen = agent ?? known.find(({ agent_id: id }) => id === first)?.agent_id ?? ''
   return (
-    <Dialog title="Run a turn" name="Run a turn" close={close}>
+    <Dialog title={title} name={title} close={close}>
       <form
         className="space-y-3"
         onSubmit={(event) => {
           event.preventDefault()
-          start.mutate({ agent: chosen, what: { instruction } })
+          start.mutate({ agent: chosen, what: { instruction, ...(session === null ? {} : { session_id: session }) } })
         }}
       >
         <AgentField agents={known} value={chosen} change={setAgent} />
@@ -74,23 +82,47 @@ function RunForm({ project, agent: first, close }: RunTurnProps & { readonly clo
   )
 }
 
-/** Runs the same instruction again: the new turn reads the same context box. */
+/** Runs the same instruction again, which reads the same context box, or another version of it. */
 export function RunAgain({ project, turn }: { readonly project: string; readonly turn: TurnDetail }) {
   const start = useStart(project)
+  const [isEditing, setEditing] = useState(false)
   const { context_box_id: box, session_id: session, agent_id: agent } = turn
   if (box === null) return null
   const what = { context_box_id: box, ...(session === null ? {} : { session_id: session }) }
+  const instruction = turn.context_cards.find((card) => card.type === 'task.instruction')
   return (
     <>
       <button
         type="button"
         className="button"
+        aria-keyshortcuts="r"
         disabled={start.isPending}
         onClick={() => start.mutate({ agent, what })}
         title="A new turn with the same instruction"
       >
         Run again
       </button>
+      {instruction !== undefined && (
+        <button
+          type="button"
+          className="button"
+          aria-keyshortcuts="e"
+          onClick={() => setEditing(true)}
+          title="A new turn with another instruction or agent"
+        >
+          Edit and run…
+        </button>
+      )}
+      {isEditing && (
+        <RunForm
+          title="Edit and run"
+          project={project}
+          agent={agent}
+          instruction={textOf(instruction?.content)}
+          session={session}
+          close={() => setEditing(false)}
+        />
+      )}
       <span role="alert" className="text-sm text-bad">
         {start.error === null ? '' : oneLine(start.error.message, 200)}
       </span>

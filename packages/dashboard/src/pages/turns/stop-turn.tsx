@@ -19,7 +19,7 @@ export function StopTurn({ project, turn }: { readonly project: string; readonly
   })
   return (
     <>
-      <button type="button" className="button text-bad" onClick={() => setConfirming(true)}>
+      <button type="button" className="button text-bad" aria-keyshortcuts="s" onClick={() => setConfirming(true)}>
         Stop…
       </button>
       {isConfirming && (

@@ -1,4 +1,5 @@
 /** The files of a turn: those that its deliverable names, and those that changed while it ran. */
+import { Link } from '@tanstack/react-router'
 import type { TurnFile } from '../../api/types.js'
 import { bytes, plural } from '../../model/text.js'
 import { markMeanings } from '../workspace/marks.js'
@@ -7,20 +8,26 @@ import { Chip } from '../../parts/status.js'
 
 const shownMax = 200
 
-export function TurnFiles({ files, isCut }: { readonly files: readonly TurnFile[]; readonly isCut: boolean }) {
+interface TurnFilesProps {
+  readonly project: string
+  readonly files: readonly TurnFile[]
+  readonly isCut: boolean
+}
+
+export function TurnFiles({ project, files, isCut }: TurnFilesProps) {
   const claimed = files.filter(({ how }) => how === 'claimed')
   const changed = files.filter(({ how }) => how !== 'claimed')
   if (files.length === 0) return <p className="px-3 py-2 text-ink-3">No files known</p>
   return (
     <div className="max-h-72 overflow-auto px-3 py-2" tabIndex={0} role="group" aria-label="Files of this turn">
-      <List title="Named in the deliverable" files={claimed} />
-      <List title="Changed while it ran" files={changed} />
+      <List project={project} title="Named in the deliverable" files={claimed} />
+      <List project={project} title="Changed while it ran" files={changed} />
       {isCut && <p className="label pt-1">More exist.</p>}
     </div>
   )
 }
 
-function List({ title, files }: { readonly title: string; readonly files: readonly TurnFile[] }) {
+function List({ project, title, files }: Omit<TurnFilesProps, 'isCut'> & { readonly title: string }) {
   if (files.length === 0) return null
   return (
     <>
@@ -29,7 +36,7 @@ function List({ title, files }: { readonly title: string; readonly files: readon
         {files.slice(0, shownMax).map((file, at) => (
           <li key={at} className="flex items-center gap-2 text-sm">
             <span className="min-w-0 flex-1 font-mono text-xs">
-              <Line text={file.path} />
+              <PathOf project={project} file={file} />
             </span>
             {file.how === 'deleted' && <Chip tone="rest">deleted</Chip>}
             {file.how === 'claimed' && file.found === false && (
@@ -54,4 +61,20 @@ function List({ title, files }: { readonly title: string; readonly files: readon
       {files.length > shownMax && <p className="label">and {plural(files.length - shownMax, 'more', 'more')}</p>}
     </>
   )
+}
+
+/** A file that a view shows leads to the workspace. */
+function PathOf({ project, file: { path, view, source_id: source, found } }: PathOfProps) {
+  if (view === null || found !== true) return <Line text={path} />
+  const search = { view, q: path.slice(path.lastIndexOf('/') + 1), ...(source === null ? {} : { source }) }
+  return (
+    <Link to="/p/$project/workspace" params={{ project }} search={search} className="link">
+      <Line text={path} />
+    </Link>
+  )
+}
+
+interface PathOfProps {
+  readonly project: string
+  readonly file: TurnFile
 }

@@ -2,12 +2,12 @@
 import { dollars, turnLimits, turnTokens } from '@bellwether/protocol/spending'
 import { useQuery } from '@tanstack/react-query'
 import { Link, useParams } from '@tanstack/react-router'
-import { turnQuery } from '../../api/queries.js'
+import { spansQuery, turnQuery } from '../../api/queries.js'
 import type { TurnDetail } from '../../api/types.js'
 import { compact } from '../../model/board.js'
-import { oneLine, shortId } from '../../model/text.js'
+import { oneLine, plural, shortId } from '../../model/text.js'
 import { duration, msOf } from '../../model/time.js'
-import { contextText, nearestOf, whyOf } from '../../model/turn.js'
+import { contextText, nearestOf, taskOfSession, whyOf } from '../../model/turn.js'
 import { BudgetBar } from '../../parts/budget-bar.js'
 import { CopyId } from '../../parts/copy.js'
 import { CopyTurn } from './copy-turn.js'
@@ -24,12 +24,15 @@ import { Interventions } from './interventions.js'
 import { Messages } from './messages.js'
 import { Transcript } from './transcript.js'
 import { TrailTools } from './trail.js'
+import { TurnChanges } from './turn-changes.js'
 import { TurnFiles } from './turn-files.js'
 import { Waterfall } from './waterfall.js'
 
 export function TurnPage() {
   const { project, turn: id } = useParams({ from: '/p/$project/turns/$turn' })
   const turn = useQuery(turnQuery(project, id))
+  // Read together: the height of the waterfall follows from its spans, and nothing below may move when they arrive.
+  const spans = useQuery(spansQuery(project, id, undefined))
   return (
     <Page
       title={
@@ -43,7 +46,9 @@ export function TurnPage() {
       tools={turn.data !== undefined && <Tools project={project} turn={turn.data} />}
       scrolls
     >
-      <QueryState query={turn}>{(data) => <TurnView project={project} turn={data} />}</QueryState>
+      <QueryState query={spans.isPending ? { ...turn, data: undefined } : turn}>
+        {(data) => <TurnView project={project} turn={data} />}
+      </QueryState>
     </Page>
   )
 }
@@ -76,19 +81,22 @@ function TurnView({ project, turn }: { readonly project: string; readonly turn: 
       <div className="mt-3 grid grid-cols-1 items-start gap-3 lg:grid-cols-[minmax(0,1fr)_320px]">
         <div className="space-y-3">
           <Transcript key={turn.agent_turn_id} project={project} turn={turn} />
+          <Section title="Parent and children">
+            <Lineage key={`lineage-${turn.agent_turn_id}`} project={project} turn={turn} />
+          </Section>
           <Section title="Timeline">
             <Timeline project={project} turn={turn} />
           </Section>
+          <div id="changes" className="scroll-mt-3">
+            <TurnChanges key={`changes-${turn.agent_turn_id}`} project={project} turn={turn} />
+          </div>
         </div>
         <div className="space-y-3">
           <Section title="Messages">
             <Messages key={turn.agent_turn_id} project={project} turn={turn} />
           </Section>
-          <Section title="Parent and children">
-            <Lineage project={project} turn={turn} />
-          </Section>
           <Section title="Files">
-            <TurnFiles files={turn.files} isCut={turn.files_truncated} />
+            <TurnFiles project={project} files={turn.files} isCut={turn.files_truncated} />
           </Section>
           <Section title="Interventions">
             <Interventions interventions={turn.interventions} />
@@ -129,8 +137,11 @@ function Summary({ project, turn }: { readonly project: string; readonly turn: T
       <Fact name="Tokens, cost">
         {tokens === 0 ? '–' : compact(tokens)}, {micros === null ? '–' : dollars(micros)}
       </Fact>
-      <Fact name="Context">
+      <Fact name="Context" wide>
         <Line text={contextText(turn)} most={80} />
+      </Fact>
+      <Fact name="Files">
+        <FilesLink turn={turn} />
       </Fact>
       <Fact name="Budget">{use === null ? 'no limit' : <BudgetBar use={use} />}</Fact>
       <Fact name="Epoch, worker deaths">
@@ -142,6 +153,9 @@ function Summary({ project, turn }: { readonly project: string; readonly turn: T
       <Fact name="Trace">{turn.trace_id === null ? '–' : <CopyId id={turn.trace_id} what="trace id" />}</Fact>
       <Fact name="Correlation id">
         <Line text={turn.correlation_id ?? '–'} most={60} />
+      </Fact>
+      <Fact name="Session">
+        <SessionOf project={project} session={turn.session_id} />
       </Fact>
       <Fact name="Channel, depth">
         <Line text={`${turn.channel_id ?? '–'}, ${turn.recursion_depth ?? 0}`} most={60} />
@@ -183,9 +197,41 @@ function Summary({ project, turn }: { readonly project: string; readonly turn: T
   )
 }
 
-function Fact({ name, children }: { readonly name: string; readonly children: React.ReactNode }) {
+/** Leads to the changes of an ended turn, which are far below. */
+function FilesLink({ turn: { files, ended_at: endedAt } }: { readonly turn: TurnDetail }) {
+  const changed = files.filter(({ certainty }) => certainty !== 'claimed').length
+  if (changed === 0) return files.length === 0 ? 'none known' : `${plural(files.length, 'file')} named`
+  const text = `${plural(changed, 'file')} changed`
+  const show = () => document.getElementById('changes')?.scrollIntoView({ block: 'start' })
+  return endedAt === null ? (
+    text
+  ) : (
+    <button type="button" className="link" onClick={show}>
+      {text}
+    </button>
+  )
+}
+
+/** The session of a board's turn leads to its task. */
+function SessionOf({ project, session }: { readonly project: string; readonly session: string | null }) {
+  const task = taskOfSession(session)
+  if (task === undefined) return <Line text={session ?? '–'} most={60} />
   return (
-    <div className="min-w-0">
+    <Link to="/p/$project/board" params={{ project }} search={{ task }} className="link">
+      <bdi>task {oneLine(task, 60)}</bdi>
+    </Link>
+  )
+}
+
+interface FactProps {
+  readonly name: string
+  readonly children: React.ReactNode
+  readonly wide?: boolean
+}
+
+function Fact({ name, children, wide = false }: FactProps) {
+  return (
+    <div className={wide ? 'col-span-2 min-w-0' : 'min-w-0'}>
       <dt className="label">{name}</dt>
       <dd className="min-h-5 truncate">{children}</dd>
     </div>

@@ -1,15 +1,19 @@
 /** Turns, newest first, filtered. Older ones load when the end of the list comes near. */
-import { reasonInWords } from '@bellwether/protocol/spending'
+import { turnStatuses } from '@bellwether/protocol/vocabulary'
+import { dollars, reasonInWords } from '@bellwether/protocol/spending'
 import { useInfiniteQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { memo } from 'react'
-import { turnsQuery } from '../../api/queries.js'
+import { turnsQuery, type TurnFilter } from '../../api/queries.js'
 import type { Turn } from '../../api/types.js'
 import { count, oneLine, shortId } from '../../model/text.js'
 import { duration, msOf } from '../../model/time.js'
 import { Page } from '../../frame/page.js'
 import { RunTurn } from './run-turn.js'
-import { TurnFilters } from './turn-filters.js'
+import { TurnBulk } from '../bulk/turn-bulk.js'
+import { Filters } from '../../parts/filters.js'
+import type { Filter } from '../../parts/saved-filters.js'
+import { useSelection } from '../../parts/selection.js'
 import { Empty, QueryState } from '../../parts/query-state.js'
 import { Status } from '../../parts/status.js'
 import { NarrowRow, Table, type Columns } from '../../parts/rows.js'
@@ -21,7 +25,6 @@ export function TurnsPage() {
   const filter = useSearch({ from: '/p/$project/turns' })
   const navigate = useNavigate({ from: '/p/$project/turns' })
   const turns = useInfiniteQuery(turnsQuery(project, filter))
-  const isWide = useWide()
   const open = (turn: Turn) =>
     void navigate({ to: '/p/$project/turns/$turn', params: { project, turn: turn.agent_turn_id } })
   const more = () => {
@@ -32,8 +35,10 @@ export function TurnsPage() {
       title="Turns"
       tools={
         <>
-          <TurnFilters
-            filter={filter}
+          <Filters
+            place="turn-filters"
+            filter={filter as Filter}
+            statuses={turnStatuses}
             change={(changed, replace) => void navigate({ search: (old) => ({ ...old, ...changed }), replace })}
             show={(saved) => void navigate({ search: saved })}
           />
@@ -53,24 +58,56 @@ export function TurnsPage() {
               </Empty>
             )
           return (
-            <div className="panel m-3 flex min-h-0 flex-1 flex-col overflow-hidden">
-              <Table
-                label="Turns"
-                items={all}
-                columns={columns}
-                isWide={isWide}
-                keyOf={(turn) => turn.agent_turn_id}
-                open={open}
-                onEnd={more}
-                note={`${count(all.length)} shown${turns.hasNextPage ? '; scroll for older ones' : ''}`}
-              >
-                {(turn) => <TurnRow project={project} turn={turn} isWide={isWide} />}
-              </Table>
-            </div>
+            <TurnList
+              project={project}
+              filter={filter}
+              turns={all}
+              open={open}
+              more={more}
+              hasMore={turns.hasNextPage}
+            />
           )
         }}
       </QueryState>
     </Page>
+  )
+}
+
+interface TurnListProps {
+  readonly project: string
+  readonly filter: TurnFilter
+  readonly turns: readonly Turn[]
+  readonly open: (turn: Turn) => void
+  readonly more: () => void
+  readonly hasMore: boolean
+}
+
+function TurnList({ project, filter, turns, open, more, hasMore }: TurnListProps) {
+  const isWide = useWide()
+  const selection = useSelection(
+    JSON.stringify(filter),
+    turns.map((turn) => turn.agent_turn_id),
+  )
+  return (
+    <div className="panel m-3 flex min-h-0 flex-1 flex-col overflow-hidden">
+      <Table
+        label="Turns"
+        items={turns}
+        columns={columns}
+        isWide={isWide}
+        keyOf={(turn) => turn.agent_turn_id}
+        open={open}
+        onEnd={more}
+        selecting={{
+          selection,
+          nameOf: (turn) => `turn ${shortId(turn.agent_turn_id)} of ${oneLine(turn.agent_id, 80)}`,
+        }}
+        note={`${count(turns.length)} shown${hasMore ? '; scroll for older ones' : ''}`}
+        actions={<TurnBulk project={project} filter={filter} selection={selection} />}
+      >
+        {(turn) => <TurnRow project={project} turn={turn} isWide={isWide} />}
+      </Table>
+    </div>
   )
 }
 
@@ -86,8 +123,9 @@ function SearchOlder({ search, isSearching }: { readonly search: () => void; rea
 
 const columns: Columns = {
   className:
-    'grid grid-cols-[112px_minmax(110px,1fr)_minmax(90px,110px)_minmax(120px,1.6fr)_84px_90px_96px] items-center gap-x-3 px-3',
-  titles: ['Status', 'Agent', 'Turn', 'Activity', 'Duration', 'Deadline', 'Queued'],
+    'grid grid-cols-[96px_minmax(70px,0.8fr)_minmax(120px,2fr)_minmax(80px,1fr)_60px_56px_72px_80px] items-center gap-x-3 px-3',
+  titles: ['Status', 'Agent', 'Turn', 'Activity', 'Duration', 'Cost', 'Deadline', 'Queued'],
+  alignedRight: ['Cost'],
 }
 
 interface RowProps {
@@ -102,14 +140,15 @@ const TurnRow = memo(({ project, turn, isWide }: RowProps) => {
     turn.current_tool ??
     turn.activity?.replaceAll('_', ' ') ??
     ''
-  const id = (
+  const title = titleOf(turn.instruction ?? '')
+  const link = (
     <Link
       to="/p/$project/turns/$turn"
       params={{ project, turn: turn.agent_turn_id }}
-      className="link font-mono text-xs"
-      title={oneLine(turn.agent_turn_id)}
+      className={`link block truncate ${title === '' ? 'font-mono text-xs' : ''}`}
+      title={oneLine(`${shortId(turn.agent_turn_id)} ${turn.instruction ?? ''}`, 300)}
     >
-      {shortId(turn.agent_turn_id)}
+      <bdi>{title === '' ? shortId(turn.agent_turn_id) : title}</bdi>
     </Link>
   )
   const activity = (
@@ -117,13 +156,18 @@ const TurnRow = memo(({ project, turn, isWide }: RowProps) => {
       <bdi>{oneLine(what, 120)}</bdi>
     </span>
   )
+  const cost = turn.cost_micros ?? null
   if (!isWide)
     return (
       <NarrowRow name={<bdi>{oneLine(turn.agent_id, 80)}</bdi>} status={turn.status}>
-        <span role="cell">{id}</span>
         <span role="cell" className="min-w-0 flex-1">
-          {activity}
+          {link}
         </span>
+        {turn.error !== null && (
+          <span role="cell" className="max-w-2/5 min-w-0">
+            {activity}
+          </span>
+        )}
         <span role="cell" className="text-ink-3">
           <Ago at={turn.created_at} />
         </span>
@@ -137,12 +181,18 @@ const TurnRow = memo(({ project, turn, isWide }: RowProps) => {
       <span role="cell" className="truncate font-medium">
         <bdi>{oneLine(turn.agent_id, 120)}</bdi>
       </span>
-      <span role="cell">{id}</span>
+      <span role="cell" className="min-w-0">
+        {link}
+      </span>
       <span role="cell" className="min-w-0 text-sm">
         {activity}
       </span>
       <span role="cell" className="text-sm text-ink-2">
         <Duration turn={turn} />
+      </span>
+      <span role="cell" className="text-right text-sm text-ink-2">
+        {/* A new element per amount: a right-aligned text that grows would count as a layout shift. */}
+        <span key={cost}>{cost === null ? '–' : dollars(cost)}</span>
       </span>
       <span role="cell" className="text-sm">
         <Countdown until={turn.ended_at === null ? (turn.resume_deadline ?? turn.turn_deadline) : null} />
@@ -153,6 +203,9 @@ const TurnRow = memo(({ project, turn, isWide }: RowProps) => {
     </div>
   )
 })
+
+/** The first line of an instruction; the board begins with the title of the task as a heading. */
+const titleOf = (instruction: string) => oneLine(instruction.replace(/^#+ /, '').split('\n')[0] ?? '', 160)
 
 function Duration({ turn }: { readonly turn: Turn }) {
   const now = useNow()

@@ -31,6 +31,7 @@ import { Status } from '../../parts/status.js'
 import { useNow } from '../../parts/time.js'
 import { useWide } from '../../parts/wide.js'
 import { UntrustedText } from '../../parts/untrusted-text.js'
+import { StepText } from './step-text.js'
 import { CardOf } from './timeline.js'
 
 interface Props {
@@ -45,9 +46,16 @@ const columns = 'grid grid-cols-[minmax(7rem,32%)_minmax(0,1fr)_4.5rem] gap-x-2 
 const zoomFactor = 2
 
 export function Waterfall({ project, turn }: Props) {
-  const spans = useQuery(spansQuery(project, turn.agent_turn_id, turn.ended_at !== null))
+  const isOver = turn.ended_at !== null
+  const spans = useQuery(spansQuery(project, turn.agent_turn_id, isOver))
+  const { refetch } = spans
+  const [wasOver] = useState(isOver)
+  // The last spans end with the turn.
+  useEffect(() => {
+    if (isOver && !wasOver) void refetch()
+  }, [isOver, wasOver, refetch])
   return (
-    <QueryState query={spans} skeleton={<div className="panel" style={{ height: heightFor(turn) + headerHeight }} />}>
+    <QueryState query={spans}>
       {(data) => <Chart project={project} turn={turn} spans={data.spans} isCut={data.truncated} />}
     </QueryState>
   )
@@ -62,6 +70,9 @@ function Chart({ project, turn, spans, isCut }: Props & { readonly spans: readon
   const [chosenRange, setRange] = useState<Range | null>(null)
   const [openId, setOpen] = useState<string | null>(null)
   const range = chosenRange ?? full
+  // A turn that runs has room for the spans to come, and keeps it when it ends.
+  const [isGrowing] = useState(turn.ended_at === null)
+  const height = rowHeight * (isGrowing ? rowsShown : Math.min(rowsShown, Math.max(2, rows.length)))
   const opened = rows.find((row) => row.span.span_id === openId)
   const box = useRef<HTMLDivElement>(null)
   const zoom = (factor: number, around?: number) => {
@@ -103,7 +114,7 @@ function Chart({ project, turn, spans, isCut }: Props & { readonly spans: readon
     >
       <div ref={box} onKeyDown={onKeyDown}>
         <Axis range={range} full={full} marks={marksOf(turn)} />
-        <div style={{ height: heightFor(turn) - axisHeight }} className="[&>*]:[scrollbar-gutter:stable]">
+        <div style={{ height }} className="[&>*]:[scrollbar-gutter:stable]">
           <VirtualRows
             items={rows}
             height={rowHeight}
@@ -120,6 +131,7 @@ function Chart({ project, turn, spans, isCut }: Props & { readonly spans: readon
       {opened !== undefined && (
         <Details
           project={project}
+          turn={turn}
           row={opened}
           full={full}
           close={() => setOpen(null)}
@@ -164,15 +176,6 @@ function Tool({ name, sign, act, isOff = false }: ToolProps) {
   )
 }
 
-const axisHeight = 31
-const headerHeight = 42
-
-/** Known before the spans are read, so that nothing below moves when they arrive. */
-function heightFor({ ended_at: endedAt, steps, waits, children }: TurnDetail): number {
-  const least = 2 + steps.length + waits.length + children.length
-  return (endedAt === null ? rowsShown : Math.min(rowsShown, least)) * rowHeight + axisHeight
-}
-
 interface Mark {
   readonly atMs: number
   readonly text: string
@@ -187,9 +190,9 @@ function marksOf({ interventions, messages }: TurnDetail): Mark[] {
       text: `Watchdog: ${oneLine(kind, 60)}`,
       tone: 'wait' as const,
     })),
-    ...messages.map(({ created_at: at, said_by: by }) => ({
+    ...messages.map(({ created_at: at, sender }) => ({
       atMs: msOf(at) ?? 0,
-      text: `Message of ${oneLine(by, 60)}`,
+      text: `Message from ${oneLine(sender, 60)}`,
       tone: 'person' as const,
     })),
   ]
@@ -272,6 +275,7 @@ function Bar({ row, range, open }: { readonly row: SpanRow; readonly range: Rang
   const { span, depth, fromMs, toMs, isOpen } = row
   const place = placeOf(row, range)
   const first = span.first_token_ms
+  const length = `${duration(toMs - fromMs)}${isOpen ? '…' : ''}`
   const waited = first === null ? null : placeOf({ fromMs, toMs: fromMs + first }, range)
   return (
     <div className={`${columns} h-full cursor-pointer items-center text-sm`} onClick={open}>
@@ -293,8 +297,8 @@ function Bar({ row, range, open }: { readonly row: SpanRow; readonly range: Rang
         )}
       </span>
       <span className="text-right text-xs text-ink-2 tabular-nums">
-        {duration(toMs - fromMs)}
-        {isOpen ? '…' : ''}
+        {/* A new element per text: a right-aligned one that grows would count as a layout shift. */}
+        <span key={length}>{length}</span>
       </span>
     </div>
   )
@@ -307,15 +311,14 @@ function spoken({ span, fromMs, toMs, isOpen }: SpanRow, full: Range): string {
   return `${oneLine(titleOf(span), 120)}: ${length}, from ${duration(fromMs - full.fromMs)}${status}`
 }
 
-interface DetailsProps {
-  readonly project: string
+interface DetailsProps extends Props {
   readonly row: SpanRow
   readonly full: Range
   readonly close: () => void
   readonly zoomTo: () => void
 }
 
-function Details({ project, row, full, close, zoomTo }: DetailsProps) {
+function Details({ project, turn, row, full, close, zoomTo }: DetailsProps) {
   const { span, fromMs, toMs } = row
   const facts = [
     ['Start', `${duration(fromMs - full.fromMs)} after it was queued`],
@@ -360,6 +363,7 @@ function Details({ project, row, full, close, zoomTo }: DetailsProps) {
           Open this turn
         </Link>
       )}
+      {span.kind === 'step' && <StepText turn={turn} row={row} />}
       {span.call_card_id !== null && (
         <>
           <CardOf project={project} id={span.call_card_id} title="Arguments" field="arguments" />

@@ -1,15 +1,15 @@
 /**
- * Collects what a run and the rejected runs before it changed, for the person who decides about it: the claimed files, and those that a view
+ * Collects what a run and the rejected runs before it changed, for people who look at it: the claimed files, and those that a view
  * saw change, as a diff against the commit at which the run started. Bounded, and best effort: a run is closed without it if it cannot be collected.
  * The content of a file that is neither claimed nor part of that commit is not shown: no one meant to publish it.
  */
 import type { ChangedFile, TaskChanges } from '@bellwether/protocol/http'
 import { retryCall } from '../../../ports/retry.js'
 import type { Dispatcher, DispatchPolicies } from '../dispatcher.js'
-import { bytesInside, isPrivate, utf8, type InsideBytes } from '../../policies/inside.js'
+import { bytesInside, isPrivate } from '../../policies/inside.js'
 import { changesOf as earlierChanges } from '../../tasks/last-failure.js'
 import { textField } from '../../tasks/task-fields.js'
-import { unifiedDiff } from './unified-diff.js'
+import { changeOf, openDiff } from './file-diff.js'
 import type { Task } from '../../log/task.js'
 
 // Every line that closes a run stores them.
@@ -66,22 +66,17 @@ async function changesOf(
   }
   const before = await retryCall(calls, call, (signal) => git.filesAt(commit, paths, signal), dispatcher)
   const files: ChangedFile[] = []
-  const diffs: string[] = []
-  let isCut = false
-  let length = 0
+  const diff = openDiff(diffMaxChars)
   for (const path of paths) {
-    const [old, now] = [before.get(path), await bytesInside(board.root, path)]
+    const [old, found] = [before.get(path), await bytesInside(board.root, path)]
+    const now = found.found === 'absent' ? undefined : found.found === 'bytes' ? found.bytes : null
     const change = changeOf(old, now)
     if (change === null) continue
     files.push({ path, change, claimed: isClaimed.has(path) })
-    if (old === undefined && !isClaimed.has(path)) continue
-    const text = length >= diffMaxChars ? null : fileDiff(path, old, now)
-    if (text === null || length + text.length > diffMaxChars) isCut = true
-    if (text !== null) diffs.push(text.slice(0, diffMaxChars - length))
-    length += text?.length ?? 0
+    if (old !== undefined || isClaimed.has(path)) diff.add(path, old, now)
   }
   if (files.length === 0) return null
-  return { runId, commit, ...listed(files), diff: diffs.join('\n').toWellFormed(), isCut, note: null }
+  return { runId, commit, ...listed(files), ...diff.end(), note: null }
 }
 
 /** The board's own files change with every line of its log. */
@@ -91,21 +86,3 @@ const listed = (files: readonly ChangedFile[]) => ({
   files: files.slice(0, filesMax),
   moreFiles: Math.max(0, files.length - filesMax),
 })
-
-/** Null: the file is as it was, or it was claimed and never existed. */
-function changeOf(old: Buffer | null | undefined, now: InsideBytes): ChangedFile['change'] {
-  if (now.found === 'absent') return old === undefined ? null : 'deleted'
-  if (old === undefined) return 'added'
-  return now.found === 'bytes' && old?.equals(now.bytes) === true ? null : 'changed'
-}
-
-function fileDiff(path: string, old: Buffer | null | undefined, now: InsideBytes): string {
-  const names = `--- ${old === undefined ? '/dev/null' : `a/${path}`}\n+++ ${now.found === 'absent' ? '/dev/null' : `b/${path}`}`
-  const before = old === undefined ? '' : textOf(old)
-  const after = now.found === 'absent' ? '' : now.found === 'bytes' ? textOf(now.bytes) : null
-  return `${names}\n${before === null || after === null ? 'The content is not text, or too large.' : unifiedDiff(before, after)}`
-}
-
-function textOf(bytes: Buffer | null): string | null {
-  return bytes === null || bytes.includes(0) ? null : (utf8(bytes) ?? null)
-}

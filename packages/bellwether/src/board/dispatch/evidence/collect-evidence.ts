@@ -52,6 +52,8 @@ export interface WorktreeWork {
   /** The task root in the worktree. */
   readonly root: string
   readonly commit: string
+  /** The commit where the task left its base. */
+  readonly from: string
   readonly files: readonly ChangedFile[]
 }
 

@@ -38,28 +38,36 @@ export async function readWork(dispatcher: Dispatcher, policies: DispatchPolicie
 
 const filesMax = 100
 
-/** What the line of an accepted run says about its change. Without `merging`, there is nothing to merge. */
-export function mergingPayload(
-  task: Task,
-  work: WorktreeWork | undefined,
-  claimed: readonly string[],
-): Readonly<Record<string, unknown>> {
-  const worktree = worktreeOf(task)
-  if (worktree === null || work === undefined) return {}
-  const runId = task.runs.at(-1)?.runId ?? ''
+/** What the line that closes a run records about its changes. */
+export interface RunChanges {
+  readonly changes: TaskChanges | null
+  readonly worktreeChanges?: Readonly<Record<string, unknown>>
+}
+
+/** The changes of a run in a worktree. Their diff is read from git when it is shown (read-changes.ts). */
+export function worktreeChanges(runId: string, work: WorktreeWork | undefined, claimed: readonly string[]): RunChanges {
+  if (work === undefined) return { changes: null }
+  const { commit, from } = work
   const files = work.files.slice(0, filesMax)
   const moreFiles = work.files.length - files.length
-  const worktreeChanges = { runId, commit: work.commit, files, ...(moreFiles > 0 ? { moreFiles } : {}) }
-  if (worktree.merge === 'never' || work.files.length === 0) return { worktreeChanges }
+  const recorded = { runId, commit, from, files, ...(moreFiles > 0 ? { moreFiles } : {}) }
+  if (files.length === 0) return { changes: null, worktreeChanges: recorded }
   const changes: TaskChanges = {
     runId,
-    commit: null,
+    commit: from,
     files: files.map(({ path, how }) => ({ path, change: how, claimed: claimed.includes(path) })),
     moreFiles,
     diff: null,
     isCut: false,
-    note: `git diff ${worktree.base}...${worktree.branch} shows the change`,
+    note: `see git diff ${from.slice(0, 12)} ${commit.slice(0, 12)}`,
   }
+  return { changes, worktreeChanges: recorded }
+}
+
+/** What the line of an accepted run says about its merge; nothing, if there is nothing to merge. */
+export function mergingPayload(task: Task, work: WorktreeWork | undefined): { readonly merging?: Merging } {
+  const worktree = worktreeOf(task)
+  if (worktree === null || worktree.merge === 'never' || work === undefined || work.files.length === 0) return {}
   const merging: Merging = {
     state: worktree.merge === 'auto' ? 'queued' : 'asked',
     commit: work.commit,
@@ -67,7 +75,7 @@ export function mergingPayload(
     base: worktree.base,
     candidates: [],
   }
-  return { worktreeChanges, changes, merging }
+  return { merging }
 }
 
 const changesShape = object({

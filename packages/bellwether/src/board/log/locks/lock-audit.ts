@@ -46,7 +46,7 @@ export function lockInfo(path: string, file: LockFile, status: LockStatus, reaso
 }
 
 /** `taken_over`: the next writer holds the lock with `newToken`. The others are by `recover-stale-locks`. */
-export type AuditAction = 'taken_over' | 'reclaimed' | 'not_reclaimed'
+type AuditAction = 'taken_over' | 'reclaimed' | 'not_reclaimed'
 
 export interface LockAudit {
   append(action: AuditAction, lock: LockInfo, newToken?: number): Promise<void>

@@ -51,7 +51,7 @@ export interface LockStatus {
   readonly why: string
 }
 
-export const lockTtlMs = 30_000
+const lockTtlMs = 30_000
 export const lockGraceMs = 15_000
 // A start time is exact to one tick, the boot time it counts from to one second.
 const startSlackMs = 2_000

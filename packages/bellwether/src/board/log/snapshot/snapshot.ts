@@ -39,7 +39,7 @@ export interface Replayed {
 }
 
 export const head = '{"tasks":{\n'
-export const middle = '\n},\n"control":'
+const middle = '\n},\n"control":'
 
 // Large enough for cheap hashing and writing, small enough for memory.
 const chunkLength = 2 ** 18
@@ -117,7 +117,7 @@ const quoted = (text: string): string => (plain.test(text) ? `"${text}"` : JSON.
 const quotedOrNull = (text: string | null): string => (text === null ? 'null' : quoted(text))
 
 /** The text without the meta, in chunks; the hash covers it. */
-export function* content(lines: Iterable<string>, control: Readonly<Record<string, unknown>>): Generator<string> {
+function* content(lines: Iterable<string>, control: Readonly<Record<string, unknown>>): Generator<string> {
   let text = head
   let first = true
   for (const line of lines) {

@@ -1,4 +1,5 @@
 /** `task autopilot`: dispatches ready tasks to the agents of a project until it is stopped. */
+import { defined } from '@bellwether/base'
 import type { Command } from 'commander'
 import { printLine } from '../../shared/output.js'
 import { parentPipe } from '../../shared/options.js'
@@ -26,7 +27,7 @@ export function autopilotCommand(task: Command, finish: (code: number) => void):
           folder: process.cwd(),
           projectId: project,
           parentPipe: pipe ?? false,
-          ...(root === undefined ? {} : { root }),
+          ...defined({ root }),
           ...(json === true ? { onReady: printLine } : {}),
         }),
       )

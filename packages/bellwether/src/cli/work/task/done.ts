@@ -1,14 +1,9 @@
 /** `task done`: a person finishes a task, with the checks of a run. */
 import { defined } from '@bellwether/base'
 import type { Command } from 'commander'
-import { finishChecked } from '../../../board/dispatch/finish.js'
-import type { Spawner } from '../../../board/ports.js'
 import { plain } from '../../../client/sanitize.js'
-import { openDispatcher } from '../../../runtime/parts/board/board.js'
-import { openEvidence } from '../../../runtime/parts/board/evidence.js'
 import { collect } from '../../shared/options.js'
 import { print as printResult } from '../../shared/output.js'
-import { checksOf } from './checks.js'
 import { changed } from './edit.js'
 import { boardServer, onRoot, whoAmI, withCommon, type CommonFlags } from './root.js'
 
@@ -29,13 +24,12 @@ export function doneCommand(task: Command): void {
         return printResult(flags, { taskId: id, status: 'done', evidence }, () => `${plain(id)} is done`)
       }
       return onRoot(flags, 'write', async (opened) => {
-        const { board, ids } = opened
-        const dispatcher = openDispatcher(opened, {
-          spawner: noSpawner,
-          evidence: openEvidence({ settings: opened.settings, root: board.root, ids }),
-          actor: whoAmI(flags),
-          sandbox: checksOf(opened),
-        })
+        const [{ finishChecked }, { idleDispatcher }] = await Promise.all([
+          import('../../../board/dispatch/finish.js'),
+          import('./idle-dispatcher.js'),
+        ])
+        const { board } = opened
+        const dispatcher = idleDispatcher(opened, whoAmI(flags))
         await finishChecked(dispatcher, id, {
           by: whoAmI(flags),
           ...defined({ files: flags.file, note: flags.note, unchecked: flags.unchecked }),
@@ -44,16 +38,4 @@ export function doneCommand(task: Command): void {
         printResult(flags, { taskId: id, status: 'done', evidence }, () => `${id} is done`)
       })
     })
-}
-
-/** For commands that never spawn a turn. */
-export const noSpawner: Spawner = {
-  missingAgents: async () => [],
-  hasAgents: async () => true,
-  workspaceOf: async () => ({}),
-  kernel: async () => null,
-  spawn: () => Promise.reject(new Error('this command does not spawn turns')),
-  status: async () => ({ status: 'unknown' }),
-  ended: async () => ({ status: 'unknown' }),
-  stop: async () => undefined,
 }

@@ -1,17 +1,16 @@
 /** The commands of `bellwether task` that change a task or the board. */
+import { existsSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
 import { defined } from '@bellwether/base'
 import { InvalidInput, mergeModes, workspaceKinds, type MergeMode, type WorkspaceKind } from '@bellwether/protocol'
-import { newTask, taskChange } from '@bellwether/protocol/task-input'
 import type { BodyFor } from '@bellwether/protocol/http'
 import { InvalidArgumentError, Option, type Command } from 'commander'
-import { mustKnowChecks } from '../../../board/policies/acceptance.js'
-import { checked } from '../../../board/tasks/input.js'
-import { addTask, changeTask, retryTask } from '../../../board/tasks/task-commands.js'
-import { pause, resume } from '../../../board/tasks/operator-commands.js'
-import { taskMoves } from '../../../board/dispatch/requests.js'
+import type { taskMoves } from '../../../board/dispatch/requests.js'
 import type { TaskView } from '../../../board/tasks/task-view.js'
 import type { Client } from '../../../client/client.js'
 import { plain } from '../../../client/sanitize.js'
+import { agentsFolder } from '../../../runtime/paths.js'
+import { similar } from '../../../settings/nearest.js'
 import { collect } from '../../shared/options.js'
 import { print as printResult } from '../../shared/output.js'
 import { readInstruction } from '../../shared/instruction.js'
@@ -95,12 +94,23 @@ export function addCommand(task: Command): void {
           () => `added ${plain(addedTask.taskId)}`,
         )
       }
-      return onRoot(flags, 'create', async ({ operator, policies }) => {
+      return onRoot(flags, 'create', async ({ board, operator, policies }) => {
+        const { addTask, checked, mustKnowChecks, newTask } = await boardRules()
         if (input.checks !== undefined) mustKnowChecks((await policies()).acceptance, input.checks)
         const taskId = await addTask(operator, checked(newTask, input, 'task'), whoAmI(flags))
         printResult(flags, { taskId, status: 'pending' }, () => `added ${taskId}`)
+        if (input.agent !== undefined) warnOfUnknown(input.agent, join(board.root, agentsFolder))
       })
     })
+}
+
+/** Another agent may still be registered by a worker: the task is added. */
+function warnOfUnknown(agent: string, folder: string): void {
+  if (!existsSync(folder) || existsSync(join(folder, `${agent}.md`))) return
+  const names = readdirSync(folder).flatMap((file) => (file.endsWith('.md') ? [file.slice(0, -'.md'.length)] : []))
+  const meant = similar(agent, names)
+  const hint = meant === undefined ? `there is: ${names.join(', ')}` : `did you mean ${meant}?`
+  process.stderr.write(`warning: ${plain(`${agentsFolder}/ has no file for agent "${agent}"; ${hint}`)}\n`)
 }
 
 export function editCommand(task: Command): void {
@@ -129,11 +139,25 @@ export function editCommand(task: Command): void {
         return show()
       }
       return onRoot(flags, 'write', async ({ operator, policies }) => {
+        const { changeTask, checked, mustKnowChecks, taskChange } = await boardRules()
         if (change.checks !== undefined) mustKnowChecks((await policies()).acceptance, change.checks)
         await changeTask(operator, id, checked(taskChange, change, 'change'), whoAmI(flags))
         show()
       })
     })
+}
+
+/** Loaded only where local files are written: the help and the commands of a server do not wait for them. */
+async function boardRules() {
+  const [schemas, { checked }, { mustKnowChecks }, commands, operator, { taskMoves }] = await Promise.all([
+    import('@bellwether/protocol/task-input'),
+    import('../../../board/tasks/input.js'),
+    import('../../../board/policies/acceptance.js'),
+    import('../../../board/tasks/task-commands.js'),
+    import('../../../board/tasks/operator-commands.js'),
+    import('../../../board/dispatch/requests.js'),
+  ])
+  return { ...schemas, ...commands, ...operator, checked, mustKnowChecks, taskMoves }
 }
 
 async function instructionOf(flags: FieldFlags): Promise<string | undefined> {
@@ -188,6 +212,7 @@ export function moveCommands(task: Command): void {
         const server = await boardServer(flags)
         if (server !== undefined) return show(await changed(server, id, { action, ...why }))
         return onRoot(flags, 'write', async ({ operator, policies, board }) => {
+          const { taskMoves } = await boardRules()
           const ports = { ...operator, recovery: async () => (await policies()).recovery }
           await taskMoves[action](ports, id, { by: whoAmI(flags), ...why })
           show(board.state.tasks.get(id)!)
@@ -209,6 +234,7 @@ export function retryCommand(task: Command): void {
       const server = await boardServer(flags)
       if (server !== undefined) return print(await changed(server, id, { action: 'retry', ...input }))
       return onRoot(flags, 'write', async ({ operator, settings, board }) => {
+        const { retryTask } = await boardRules()
         await retryTask({ ...operator, firstAgent: settings.first_agent }, id, { by: whoAmI(flags), ...input })
         print(board.state.tasks.get(id)!)
       })
@@ -217,10 +243,10 @@ export function retryCommand(task: Command): void {
 
 export function boardCommands(task: Command): void {
   const verbs = [
-    ['pause', 'stop dispatching tasks; running turns continue', pause, 'the board is paused'],
-    ['resume', 'resume a paused board', resume, 'the board is resumed'],
+    ['pause', 'stop dispatching tasks; running turns continue', 'the board is paused'],
+    ['resume', 'resume a paused board', 'the board is resumed'],
   ] as const
-  for (const [name, description, act, words] of verbs) {
+  for (const [name, description, words] of verbs) {
     withCommon(task.command(name))
       .description(description)
       .option('-r, --reason <text>', 'the reason, for the log')
@@ -233,7 +259,8 @@ export function boardCommands(task: Command): void {
           return printResult(flags, { paused }, () => words)
         }
         return onRoot(flags, 'create', async ({ operator }) => {
-          await act(operator, { by: whoAmI(flags), ...reason })
+          const rules = await boardRules()
+          await rules[name](operator, { by: whoAmI(flags), ...reason })
           printResult(flags, { paused }, () => words)
         })
       })

@@ -1,28 +1,14 @@
 /** `task merge` and `task keep`: what a person decides about the change of a task in its git worktree. */
 import { defined } from '@bellwether/base'
 import type { Command } from 'commander'
-import type { Dispatcher } from '../../../board/dispatch/dispatcher.js'
-import { mergeQueued } from '../../../board/dispatch/merge.js'
-import { releaseWorktree } from '../../../board/dispatch/workspace.js'
-import { keepBranch, mergeTask } from '../../../board/tasks/merge-commands.js'
 import type { TaskView } from '../../../board/tasks/task-view.js'
 import { plain } from '../../../client/sanitize.js'
-import { openDispatcher } from '../../../runtime/parts/board/board.js'
-import { openEvidence } from '../../../runtime/parts/board/evidence.js'
 import { exitCodes, print as printResult } from '../../shared/output.js'
-import { checksOf } from './checks.js'
-import { noSpawner } from './done.js'
 import { changed } from './edit.js'
-import { boardServer, onRoot, whoAmI, withCommon, type CommonFlags, type Opened } from './root.js'
+import { boardServer, onRoot, whoAmI, withCommon, type CommonFlags } from './root.js'
 
 interface Flags extends CommonFlags {
   readonly reason?: string
-}
-
-function dispatcherOf(opened: Opened, flags: Flags): Dispatcher {
-  const { board, ids, settings } = opened
-  const evidence = openEvidence({ settings, root: board.root, ids })
-  return openDispatcher(opened, { spawner: noSpawner, evidence, actor: whoAmI(flags), sandbox: checksOf(opened) })
 }
 
 export function mergeCommands(task: Command, finish: (code: number) => void): void {
@@ -54,7 +40,13 @@ async function decide(action: 'merge' | 'keep', id: string, flags: Flags): Promi
   const server = await boardServer(flags)
   if (server !== undefined) return show(await changed(server, id, { action, ...why }))
   return onRoot(flags, 'write', async (opened) => {
-    const dispatcher = dispatcherOf(opened, flags)
+    const [{ mergeQueued }, { releaseWorktree }, { keepBranch, mergeTask }, { idleDispatcher }] = await Promise.all([
+      import('../../../board/dispatch/merge.js'),
+      import('../../../board/dispatch/workspace.js'),
+      import('../../../board/tasks/merge-commands.js'),
+      import('./idle-dispatcher.js'),
+    ])
+    const dispatcher = idleDispatcher(opened, whoAmI(flags))
     const policies = await dispatcher.policies()
     const input = { by: whoAmI(flags), ...why }
     await (action === 'merge' ? mergeTask : keepBranch)(opened.operator, id, input)

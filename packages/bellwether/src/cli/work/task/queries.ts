@@ -1,5 +1,5 @@
 /** `task list` and `task show`: read the board without changing it. */
-import { systemClock } from '@bellwether/base'
+import { defined, systemClock } from '@bellwether/base'
 import type { ResponseOf, TaskLine } from '@bellwether/protocol/http'
 import { Option, type Command } from 'commander'
 import { type BudgetPolicy } from '../../../board/policies/budget.js'
@@ -50,7 +50,7 @@ export function listCommand(task: Command): void {
         return print(await server.ask('GET /board/tasks', { query }))
       }
       return onRoot(flags, 'read', async (opened) => {
-        const query = { ...(status === undefined ? {} : { status }), done, limit }
+        const query = { ...defined({ status }), done, limit }
         print(listTasks(opened.board.state, systemClock.wallMs(), await rulesOf(opened), query))
       })
     })

@@ -10,6 +10,7 @@ import type { TaskView } from '../../../board/tasks/task-view.js'
 import type { TaskEvent, TaskHistory } from '../../../board/log/task.js'
 import { block, plain } from '../../../client/sanitize.js'
 import { duration, facts, instant, table } from '../../shared/terminal.js'
+import { asTyped } from '../../shared/output.js'
 
 export type ShownTask = (TaskView & Pick<BoardTaskDetail, 'budget'>) | BoardTaskDetail
 export type History = TaskHistory | ResponseOf<'GET /board/tasks/:task/history'>
@@ -71,7 +72,7 @@ export function taskText(
     ...(view.changes === null || isDone ? [] : [changesText(view.changes, wholeDiff)]),
     ...(view.moves.length === 0 || view.nextStep.what === 'run'
       ? []
-      : [`You can:\n${facts(view.moves.map(({ command, effect }) => [command, effect] as const))}`]),
+      : [`You can:\n${facts(view.moves.map(({ command, effect }) => [asTyped(command), effect] as const))}`]),
     ...(runs.length === 0 ? [] : [table(runHeadings, runs, process.stdout.columns, [6])]),
     ...(lastTurn === undefined ? [] : [whereWork(plain(lastTurn), root)]),
     ...(lines.length === 0 ? [] : [`${table(['AT', 'BY', 'EVENT', 'ABOUT'], lines, process.stdout.columns)}${older}`]),
@@ -83,7 +84,7 @@ function whereWork(turn: string, root: string | undefined): string {
   const file = `state/runs/${turn}/output`
   return root !== undefined && existsSync(join(root, file))
     ? `What the agent printed: ${file}`
-    : `What the agent did: bellwether turn show ${turn} --transcript`
+    : asTyped(`What the agent did: bellwether turn show ${turn} --transcript`)
 }
 
 const runHeadings = ['STARTED', 'AGENT', 'OUTCOME', 'REASON', 'TOKENS', 'TIME', 'TURN']
@@ -123,7 +124,7 @@ function changesText({ commit, files, moreFiles, diff, isCut, note }: TaskChange
       : isCut
         ? ['  … the diff was cut here; git diff shows the rest']
         : []),
-    ...(note === null ? [] : [`  No diff: ${plain(note)}`]),
+    ...(note === null ? [] : [`  The diff is not shown: ${plain(note)}`]),
   ].join('\n')
 }
 

@@ -20,6 +20,7 @@ const definitions: readonly { readonly verbs: readonly string[]; readonly load: 
   { verbs: ['done'], load: async () => (await import('./done.js')).doneCommand },
   { verbs: ['merge', 'keep'], load: async () => (await import('./merge.js')).mergeCommands },
   { verbs: ['retry'], load: async () => (await import('./edit.js')).retryCommand },
+  { verbs: ['bulk'], load: async () => (await import('./bulk.js')).bulkCommand },
   { verbs: ['pause', 'resume'], load: async () => (await import('./edit.js')).boardCommands },
   { verbs: ['dispatch'], load: async () => (await import('./dispatch.js')).dispatchCommand },
   { verbs: ['autopilot'], load: async () => (await import('./autopilot.js')).autopilotCommand },

@@ -1,6 +1,6 @@
 /** `task watch`: follows the events of the board, or of one task, from local files or a server. */
 import { join } from 'node:path'
-import { systemClock } from '@bellwether/base'
+import { defined, linkAbort, systemClock } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { EventOf } from '@bellwether/protocol/http'
 import type { Command } from 'commander'
@@ -32,30 +32,38 @@ export function watchCommand(task: Command, finish: (code: number) => void): voi
       const server = await boardServer(flags)
       if (server !== undefined) return watchServer(server, flags)
       const stop = new AbortController()
-      for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => stop.abort())
       // The reader closed the pipe.
-      process.stdout.on('error', () => stop.abort())
-      return onRoot(flags, 'read', async ({ board, disk }) => {
-        const feed = await openFeed(join(board.root, 'state', 'tasks.jsonl'), disk)
-        try {
-          let cursor: number | null = flags.since ?? (flags.once === true ? 0 : null)
-          while (!stop.signal.aborted) {
-            const page = await feed.since(cursor)
-            if (page.reset) process.stderr.write('the log was replaced; showing it from the start:\n')
-            const first = page.cursor - page.events.length
-            page.events.forEach((event, at) => printed(event, first + at + 1))
-            cursor = page.cursor
-            if (page.more) continue
-            if (flags.once === true) {
-              if (isOneObject) printLine({ events: all, cursor })
-              break
+      const closed = () => stop.abort()
+      process.stdout.on('error', closed)
+      try {
+        await untilInterrupted((interrupted) => {
+          const signal = linkAbort(interrupted, stop.signal)
+          return onRoot(flags, 'read', async ({ board, disk }) => {
+            const feed = await openFeed(join(board.root, 'state', 'tasks.jsonl'), disk)
+            try {
+              let cursor: number | null = flags.since ?? (flags.once === true ? 0 : null)
+              while (!signal.signal.aborted) {
+                const page = await feed.since(cursor)
+                if (page.reset) process.stderr.write('the log was replaced; showing it from the start:\n')
+                const first = page.cursor - page.events.length
+                page.events.forEach((event, at) => printed(event, first + at + 1))
+                cursor = page.cursor
+                if (page.more) continue
+                if (flags.once === true) {
+                  if (isOneObject) printLine({ events: all, cursor })
+                  break
+                }
+                await systemClock.sleep(pollMs, signal.signal)
+              }
+            } finally {
+              signal.release()
+              await feed.close()
             }
-            await systemClock.sleep(pollMs, stop.signal)
-          }
-        } finally {
-          await feed.close()
-        }
-      })
+          })
+        })
+      } finally {
+        process.stdout.off('error', closed)
+      }
     })
 }
 
@@ -98,7 +106,7 @@ const pollMs = 250
 type PrintedEvent = TaskEvent | EventOf<'GET /board/events', '*'>
 
 function printEvent(flags: CommonFlags, event: PrintedEvent, cursor?: number): void {
-  if (flags.json === true) return printLine({ ...(cursor === undefined ? {} : { cursor }), ...event })
+  if (flags.json === true) return printLine({ ...defined({ cursor }), ...event })
   const about = aboutOf(event)
   const words = [event.at.slice(0, 19).replace('T', ' '), event.messageType.padEnd(9), event.taskId, event.type]
   process.stdout.write(`${plain(`${words.join('  ')} by ${event.actor}${about === '' ? '' : `: ${about}`}`)}\n`)

@@ -86,6 +86,11 @@ export function batchIdOfCall(projectId: string, toolCallId: string): string {
   return batchIdOf('call', projectId, toolCallId)
 }
 
+/** The batch that `fork` creates for this key. */
+export function batchIdOfKey(projectId: string, key: string): string {
+  return batchIdOf('key', projectId, plainText(key, 'key'))
+}
+
 /** A stable id: the same names give the same id. */
 function batchIdOf(...names: readonly string[]): string {
   const hex = createHash('sha256').update(JSON.stringify(names)).digest('hex')
@@ -181,7 +186,7 @@ export async function fork(
   outside: OutsideBatch,
 ): Promise<{ readonly batchId: string; readonly what: 'forked' | 'already' }> {
   const projectId = token(outside.projectId, 'project')
-  const batchId = outside.key === undefined ? ids.next() : batchIdOf('key', projectId, plainText(outside.key, 'key'))
+  const batchId = outside.key === undefined ? ids.next() : batchIdOfKey(projectId, outside.key)
   const rows = forkRows(ids, batchId, projectId, outside, {
     channel_id: outside.channelId === undefined ? undefined : token(outside.channelId, 'channel'),
     traceparent: checkTraceparent(outside.traceparent),

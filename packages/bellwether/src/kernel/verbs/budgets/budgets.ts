@@ -3,6 +3,7 @@
  * escrowed and used amounts together never exceed a limit, unless a call uses more than it reserved or a step reports more than is
  * left. Every ending settles the open reservations in its own transaction.
  */
+import { defined } from '@bellwether/base'
 import { InvalidInput, token, type BudgetKey } from '@bellwether/protocol'
 import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
@@ -153,7 +154,7 @@ export const leftOf = (detail: BudgetDetail): BudgetLeft | null =>
     costMicros: detail.cost_micros,
     wallMs: detail.wall_ms,
     exceededKeys: detail.exceeded_keys,
-    ...(detail.spending === undefined ? {} : { spending: detail.spending }),
+    ...defined({ spending: detail.spending }),
   }
 
 export async function reserve(db: Queryable, fence: Fence, ask: Ask): Promise<Reserved> {

@@ -21,7 +21,10 @@ begin
   select l.limit_id, p_project_id, s.starts at time zone l.time_zone,
     (s.starts + ('1 ' || l.period)::interval) at time zone l.time_zone
   from state.spending_limits l
-  cross join lateral (select date_trunc(l.period, v_now at time zone l.time_zone) as starts) s
+  cross join lateral (select date_trunc(l.period, v_now at time zone l.time_zone) as begun) b
+  -- Where the clock is set back over midnight, the next period begins at the second midnight.
+  cross join lateral (select case when b.begun at time zone l.time_zone > v_now
+    then b.begun - ('1 ' || l.period)::interval else b.begun end as starts) s
   where state.limit_applies(l, p_project_id, p_agent_id, p_model)
   on conflict do nothing;
   select array_agg(p.period_id) into v_ids from state.spending_limits l

@@ -6,19 +6,8 @@
 import type { SpendingAction } from '@bellwether/protocol'
 import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
+import type { SpendingLimit } from '../../../settings/spending.js'
 import { callWith, type Fence, type Verdict } from '../../verdict.js'
-
-const spendingScopes = ['project', 'agent', 'model'] as const
-const spendingPeriods = ['day', 'month'] as const
-
-export interface SpendingLimit {
-  readonly scope: (typeof spendingScopes)[number]
-  /** Absent: every project, each with its own count. */
-  readonly name?: string | undefined
-  readonly period: (typeof spendingPeriods)[number]
-  readonly tokens?: number | undefined
-  readonly costMicros?: number | undefined
-}
 
 /** A limit that does not cover a call, and what to do about it. */
 export interface SpendingShort {

@@ -1,6 +1,6 @@
 -- Sends a message to a turn. Locks the head, so that the turn cannot end between the check and the commit. A repeated
 -- message id changes nothing.
-create or replace function state.say(p_project text, p_turn text, p_message_id text, p_said_by text, p_content text,
+create or replace function state.say(p_project text, p_turn text, p_message_id text, p_sender text, p_content text,
   p_urgent boolean, p_max int)
 returns table (what text, seq int, outcome text, delivered_at timestamptz) language plpgsql as $$
 #variable_conflict use_column
@@ -29,8 +29,8 @@ begin
   elsif v_last >= p_max then
     what := 'too_many';
   else
-    insert into state.turn_messages (agent_turn_id, seq, message_id, said_by, content, urgent, created_at)
-    values (p_turn, v_last + 1, p_message_id, p_said_by, p_content, p_urgent, state.now());
+    insert into state.turn_messages (agent_turn_id, seq, message_id, sender, content, urgent, created_at)
+    values (p_turn, v_last + 1, p_message_id, p_sender, p_content, p_urgent, state.now());
     what := 'stored';
     seq := v_last + 1;
   end if;
@@ -40,7 +40,7 @@ end $$;
 -- Gives the waiting messages of a running turn to its agent: marks them as delivered and adds each to the output box
 -- and to the transcript, in order, in one transaction. A lost fence changes nothing and returns 'stale'.
 create or replace function state.take_messages(p_project text, p_agent text, p_turn text, p_epoch bigint)
-returns table (what text, seq int, said_by text, content text, created_at timestamptz) language plpgsql as $$
+returns table (what text, seq int, sender text, content text, created_at timestamptz) language plpgsql as $$
 #variable_conflict use_column
 declare
   v_box text;
@@ -64,13 +64,13 @@ begin
   for v_message in
     with taken as (update state.turn_messages m set delivered_at = v_now
       where m.agent_turn_id = p_turn and m.delivered_at is null
-      returning m.seq, m.said_by, m.content, m.created_at)
+      returning m.seq, m.sender, m.content, m.created_at)
     select * from taken order by taken.seq
   loop
     insert into cards.cards (card_id, project_id, type, role, content, metadata, created_at)
     values (p_turn || '-m' || v_message.seq, p_project, 'task.instruction', 'user',
       jsonb_build_object('text', v_message.content), jsonb_build_object('agent_turn_id', p_turn,
-        'message', jsonb_build_object('seq', v_message.seq, 'said_by', v_message.said_by)), v_now)
+        'message', jsonb_build_object('seq', v_message.seq, 'sender', v_message.sender)), v_now)
     on conflict do nothing;
     if v_box is not null then
       insert into cards.box_cards (box_id, card_id) values (v_box, p_turn || '-m' || v_message.seq);
@@ -81,10 +81,10 @@ begin
       call_id, name, content)
     values (p_turn, coalesce(v_last.seq, 0) + 1, p_epoch, coalesce(v_last.entry_key, 0),
       coalesce(v_last.total_bytes, 0) + 64 + octet_length(v_message.content), v_now, 'note', false, null,
-      'message from ' || v_message.said_by, v_message.content);
+      'message from ' || v_message.sender, v_message.content);
     what := 'taken';
     seq := v_message.seq;
-    said_by := v_message.said_by;
+    sender := v_message.sender;
     content := v_message.content;
     created_at := v_message.created_at;
     return next;

@@ -1,7 +1,6 @@
 /** Messages to a turn: say stores one, take gives the waiting ones to the agent, once and in order. */
-import { InvalidInput, Terminal, token } from '@bellwether/protocol'
+import { InvalidInput, messageMaxChars, Terminal, token } from '@bellwether/protocol'
 import type { Queryable } from '../../../ports/database/database.js'
-import { messageMaxChars } from '@bellwether/protocol/http'
 import { plainText } from '../../content.js'
 import { callWith, type Fence } from '../../verdict.js'
 
@@ -10,7 +9,7 @@ export interface NewMessage {
   readonly agentTurnId: string
   /** A repeated request with the same id stores the message once. */
   readonly messageId: string
-  readonly saidBy: string
+  readonly sender: string
   readonly text: string
   /** Interrupt a program that reads no messages while it runs. */
   readonly urgent?: boolean | undefined
@@ -18,7 +17,7 @@ export interface NewMessage {
 
 export interface TurnMessage {
   readonly seq: number
-  readonly saidBy: string
+  readonly sender: string
   readonly text: string
   readonly createdAt: Date
 }
@@ -45,7 +44,7 @@ export async function say(
     token(message.projectId, 'project'),
     plainText(turn, 'agent_turn_id'),
     plainText(message.messageId, 'message_id'),
-    plainText(message.saidBy, 'said_by', 200),
+    plainText(message.sender, 'sender', 200),
     plainText(message.text, 'text', messageMaxChars),
     message.urgent ?? false,
     messagesMax,
@@ -76,7 +75,7 @@ export async function say(
 interface Taken {
   readonly what: 'taken' | 'stale'
   readonly seq: number
-  readonly said_by: string
+  readonly sender: string
   readonly content: string
   readonly created_at: Date
 }
@@ -85,10 +84,5 @@ export async function takeMessages(db: Queryable, fence: Fence): Promise<readonl
   const { projectId, agentId, agentTurnId, turnEpoch } = fence
   const rows = await callWith<Taken>(db, 'take_messages', projectId, agentId, agentTurnId, turnEpoch)
   if (rows[0]?.what === 'stale') return 'stale'
-  return rows.map(({ seq, said_by: saidBy, content: text, created_at: createdAt }) => ({
-    seq,
-    saidBy,
-    text,
-    createdAt,
-  }))
+  return rows.map(({ seq, sender, content: text, created_at: createdAt }) => ({ seq, sender, text, createdAt }))
 }

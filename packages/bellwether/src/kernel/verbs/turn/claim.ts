@@ -5,7 +5,7 @@ import { ownTraceparent } from '../../trace.js'
 import { callWith, type Fence, type Verdict } from '../../verdict.js'
 
 /** What a claim does besides handing out turns: it ends stopped turns, refuses invalid rows and applies partial receipts. */
-export type ClaimSideVerdict = Verdict<'received' | 'refused' | 'ended' | 'leased'>
+type ClaimSideVerdict = Verdict<'received' | 'refused' | 'ended' | 'leased'>
 type ClaimWhat = 'turn' | 'resume' | 'again' | 'held_back' | ClaimSideVerdict['what']
 
 export interface ClaimedTurn extends Fence {
@@ -26,7 +26,7 @@ export interface ClaimedTurn extends Fence {
   readonly takenOver: boolean
 }
 
-interface ClaimRow extends Verdict<ClaimWhat, { readonly taken_over?: boolean } | null> {
+export interface ClaimRow extends Verdict<ClaimWhat, { readonly taken_over?: boolean } | null> {
   readonly message_type: MessageType
   readonly payload: Readonly<Record<string, unknown>>
   readonly deaths: number
@@ -48,6 +48,21 @@ export interface Claimed {
   readonly others: readonly ClaimSideVerdict[]
 }
 
+/** A claim as a worker gets it. */
+export interface Claim {
+  readonly turns: readonly ClaimedTurn[]
+  readonly again: boolean
+  readonly heldBack: boolean
+  readonly refused: readonly ClaimSideVerdict[]
+}
+
+export const claimOf = ({ turns, again, heldBack, others }: Claimed): Claim => ({
+  turns,
+  again,
+  heldBack,
+  refused: others.filter((verdict) => verdict.what === 'refused'),
+})
+
 export interface Claimant {
   readonly workerTarget: string
   readonly workerId: string
@@ -58,12 +73,12 @@ export interface Claimant {
 }
 
 export async function claim(db: Queryable, claimant: Claimant): Promise<Claimed> {
-  return sorted(await callClaim(db, 'claim', claimant))
+  return claimedOf(await callClaim(db, 'claim', claimant))
 }
 
 /** W2.3b: takes turns whose results have all arrived and whose worker died before it applied them. */
 export async function reconcile(db: Queryable, claimant: Claimant): Promise<Claimed> {
-  return sorted(await callClaim(db, 'reconcile', claimant))
+  return claimedOf(await callClaim(db, 'reconcile', claimant))
 }
 
 async function callClaim(db: Queryable, verb: 'claim' | 'reconcile', claimant: Claimant): Promise<ClaimRow[]> {
@@ -71,7 +86,7 @@ async function callClaim(db: Queryable, verb: 'claim' | 'reconcile', claimant: C
   return callWith<ClaimRow>(db, verb, workerTarget, workerId, max, resumeLeaseSeconds, projectId)
 }
 
-function sorted(rows: readonly ClaimRow[]): Claimed {
+export function claimedOf(rows: readonly ClaimRow[]): Claimed {
   const turns: ClaimedTurn[] = []
   const others: ClaimSideVerdict[] = []
   let again = false

@@ -11,6 +11,7 @@ import { payloadMaxBytes, plainText, storable } from '../../content.js'
 import { checkTraceparent } from '../../trace.js'
 import { column, jsonColumn } from '../../columns.js'
 import { callVerb, type Verdict } from '../../verdict.js'
+import { claimedOf, type Claimant, type Claimed, type ClaimRow } from './claim.js'
 
 export interface NewTurn {
   readonly projectId: string
@@ -164,25 +165,32 @@ function optional(text: string | undefined, what: string): string | undefined {
   return text === undefined ? undefined : plainText(text, what)
 }
 
-/** Enqueues rows and returns one result per row; the verdicts include the new leases. */
-export async function enqueue(
-  db: Queryable,
-  rows: readonly Row[],
-): Promise<{ results: (Enqueued | InvalidInput)[]; verdicts: EnqueueVerdict[] }> {
+export interface EnqueuedRows {
+  /** One per row, in their order. */
+  readonly results: (Enqueued | InvalidInput)[]
+  /** They include the new leases. */
+  readonly verdicts: readonly EnqueueVerdict[]
+  /** What the claimant took in the same transaction. Undefined if it did not claim, because no new lease was for its target. */
+  readonly claimed: Claimed | undefined
+}
+
+/** Enqueues rows. With a claimant, the same transaction claims for it. */
+export async function enqueue(db: Queryable, rows: readonly Row[], claimant?: Claimant): Promise<EnqueuedRows> {
   // The same correlation id twice in one batch is one turn.
   const firsts = new Map<string, Row>()
   for (const row of rows) {
     const key = keyOf(row)
     if (!firsts.has(key)) firsts.set(key, row)
   }
-  const verdicts = await callEnqueue(db, firsts.size === rows.length ? rows : [...firsts.values()]).catch(unknownCard)
+  const distinct = firsts.size === rows.length ? rows : [...firsts.values()]
+  const { verdicts, claimed } = await callEnqueue(db, distinct, claimant).catch(unknownCard)
   const resultOf = verdicts[0]?.what === 'all_leased' ? leased : byVerdict(verdicts)
   const results = rows.map((row) => {
     const first = firsts.get(keyOf(row))!
     const result = resultOf(first)
     return first === row || result instanceof InvalidInput ? result : { ...result, duplicate: true }
   })
-  return { results, verdicts }
+  return { results, verdicts, claimed }
 }
 
 const leased = (row: Row): Enqueued => ({
@@ -199,22 +207,50 @@ function byVerdict(verdicts: readonly EnqueueVerdict[]): (row: Row) => Enqueued 
   return (row) => enqueued(row, byRow)
 }
 
-async function callEnqueue(db: Queryable, rows: readonly Row[]): Promise<EnqueueVerdict[]> {
+async function callEnqueue(
+  db: Queryable,
+  rows: readonly Row[],
+  claimant: Claimant | undefined,
+): Promise<Pick<EnqueuedRows, 'verdicts' | 'claimed'>> {
   const columns = columnNames.map((name) =>
     newTurn[name] === 'jsonb'
       ? jsonColumn(rows, (row) => row[name] as string | undefined)
       : column(rows, (row) => row[name]),
   )
   const budgets = rows.filter((row) => row.budget !== undefined)
-  if (budgets.length === 0) {
-    const text = `select * from state.enqueue(${turnsOfColumns}, true)`
-    return callVerb(db, { name: 'bw_enqueue', text, values: columns })
+  if (budgets.length > 0) {
+    const text = `select * from state.enqueue_budgeted(${turnsOfColumns}, $${columns.length + 1}::json)`
+    const values = [...columns, JSON.stringify(budgets.map(budgetItem))]
+    return { verdicts: await callVerb(db, { name: 'bw_enqueue_budgeted', text, values }), claimed: undefined }
   }
-  return callVerb(db, {
-    name: 'bw_enqueue_budgeted',
-    text: `select * from state.enqueue_budgeted(${turnsOfColumns}, $${columns.length + 1}::json)`,
-    values: [...columns, JSON.stringify(budgets.map(budgetItem))],
+  if (claimant !== undefined) {
+    try {
+      return await callEnqueueAndClaim(db, columns, claimant)
+    } catch (error) {
+      // The claim met a row that another program changes. The enqueue alone succeeds, and the worker claims again.
+      if (!(error instanceof Error && 'code' in error && error.code === serializationFailure)) throw error
+    }
+  }
+  const text = `select * from state.enqueue(${turnsOfColumns}, true)`
+  return { verdicts: await callVerb(db, { name: 'bw_enqueue', text, values: columns }), claimed: undefined }
+}
+
+const serializationFailure = '40001'
+const claimPlaces = [1, 2, 3, 4].map((at) => `$${columnNames.length + at}`).join(', ')
+
+async function callEnqueueAndClaim(
+  db: Queryable,
+  columns: readonly (string | null)[],
+  { workerTarget, workerId, max, resumeLeaseSeconds }: Claimant,
+): Promise<Pick<EnqueuedRows, 'verdicts' | 'claimed'>> {
+  const rows = await callVerb<EnqueueVerdict | Verdict<'claimed'> | ClaimRow>(db, {
+    name: 'bw_enqueue_and_claim',
+    text: `select * from state.enqueue_and_claim(${turnsOfColumns}, ${claimPlaces})`,
+    values: [...columns, workerTarget, workerId, max, resumeLeaseSeconds],
   })
+  const end = rows.findIndex((row) => row.what === 'claimed')
+  if (end === -1) return { verdicts: rows as EnqueueVerdict[], claimed: undefined }
+  return { verdicts: rows.slice(0, end) as EnqueueVerdict[], claimed: claimedOf(rows.slice(end + 1) as ClaimRow[]) }
 }
 
 const budgetItem = ({ inbox_id, project_id, agent_turn_id, budget }: Row) => ({

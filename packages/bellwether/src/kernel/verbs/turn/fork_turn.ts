@@ -23,10 +23,10 @@ export interface TurnFork {
   readonly waits: readonly ForkedWait[]
   /** Replaces the context box of the source. */
   readonly context?: readonly NewCard[] | undefined
-  readonly message?: { readonly text: string; readonly saidBy: string } | undefined
+  readonly message?: { readonly text: string; readonly sender: string } | undefined
 }
 
-export interface ForkedWait {
+interface ForkedWait {
   readonly stepId: string
   readonly toolCallId: string
   readonly toolName: string
@@ -70,7 +70,7 @@ export async function forkTurn(
     const { continues: _continues, forked_from: _forkedFrom, imported_from: _imported, ...payload } = source.payload
     const row = turnRow(ids, {
       projectId: source.project_id,
-      agentId: source.agent_id,
+      agentId: place.agent_id ?? source.agent_id,
       outputBoxId,
       source: { agentId: source.agent_id, agentTurnId: source.agent_turn_id },
       payload: {
@@ -110,6 +110,8 @@ async function readForked(tx: Queryable, inboxId: string) {
 interface Place {
   readonly context_box_id: string | null
   readonly channel_id: string | null
+  /** The agent from which the agent of the source was made for one task: that one takes no other turn. Null: neither exists. */
+  readonly agent_id: string | null
   /** The cards of the agent's box that the source knew, oldest first. */
   readonly memory: readonly string[]
 }
@@ -118,6 +120,11 @@ async function readPlace(tx: Queryable, source: Trail['turn']): Promise<Place> {
   const [row] = await tx.query<Place>({
     name: 'bw_read_fork_place',
     text: `select i.payload ->> 'context_box_id' as context_box_id, i.channel_id,
+        (select a.agent_id from resource.project_agents a where a.project_id = i.project_id and a.status = 'active'
+          and (a.agent_id = i.agent_id or a.agent_id = i.payload ->> 'target_ref'
+            -- An imported payload may name any agent: only an id that the kernel gave shows the origin.
+            and i.agent_id = left(a.agent_id, 80) || '-' || i.agent_turn_id)
+          order by a.agent_id = i.agent_id limit 1) as agent_id,
         array(select n.card_id from (
           select x.card_id, x.position from cards.box_cards x join cards.cards c on c.card_id = x.card_id
           where x.box_id = $2 and c.created_at < i.created_at

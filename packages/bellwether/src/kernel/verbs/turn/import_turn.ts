@@ -2,6 +2,7 @@
  * Stores a turn that ran elsewhere: its cards, steps, waits, receipts and transcript, with their ids and times, in one transaction. The turn has
  * ended, so nothing leases, claims or announces it. An id that the database has already makes the whole import fail.
  */
+import { defined } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import type { Trail } from '@bellwether/protocol/http'
 import type { Database, Queryable } from '../../../ports/database/database.js'
@@ -14,12 +15,16 @@ export interface TurnImport {
   readonly importedBy: string
 }
 
+// A box of its own: the box that the document names may be the memory of an agent that lives here.
+const boxPrefix = 'import-'
+const importedBox = (id: string | null) => (id === null || id.startsWith(boxPrefix) ? id : `${boxPrefix}${id}`)
+
 // Never served by a worker; an ended row is not claimed anyway.
 const importedTarget = 'imported'
 
 /** Throws Terminal `turn_exists`, and InvalidInput if PostgreSQL cannot store a value. Nothing is written then. */
 export async function importTurn(db: Database, ids: Ids, { projectId, trail, importedBy }: TurnImport): Promise<void> {
-  const { turn } = trail
+  const turn = { ...trail.turn, output_box_id: importedBox(trail.turn.output_box_id) }
   for (const { content, metadata } of [...trail.context, ...trail.cards, ...trail.compacted]) {
     storable(content, 'a card of the trail', cardMaxBytes)
     storable(metadata, 'the metadata of a card of the trail', cardMaxBytes)
@@ -80,7 +85,7 @@ const exists = (agentTurnId: string, cause?: unknown) =>
   new Terminal(`Cannot import turn ${agentTurnId}: this database has it, or cards of it`, {
     code: 'turn_exists',
     hint: `show it: bellwether turn show ${agentTurnId}`,
-    ...(cause === undefined ? {} : { cause }),
+    ...defined({ cause }),
   })
 
 const uniqueViolation = '23505'
@@ -119,7 +124,7 @@ const statements = [
   },
   {
     name: 'bw_import_boxes',
-    // Turns of one agent share an output box: the second import adds to it.
+    // Turns of one agent share an output box: the second import adds to that of the first.
     text: `with made as (
         insert into cards.boxes (box_id, project_id, kind, result_fields_card_id, created_at)
         select b.box_id, $1::jsonb ->> 'project_id', b.kind, b.fields, state.now() from (values

@@ -1,20 +1,25 @@
 -- The PMO ends the turns that no worker will end. It reads overdue turns without locks; the locking statement checks
 -- that the head has not changed since (turn, epoch, status, updated_at), so that a beat in between keeps its turn.
 -- Locked heads are skipped, because another session works on them. A call that arrives after valid_until was made
--- before a pause and does nothing (W2.10). The length of p_card_ids limits how many turns are ended at once.
+-- before a pause and does nothing (W2.10). The length of p_card_ids limits how many turns are ended at once. The first
+-- row, 'looked', says whether other rules have work (state.silent_heads).
 -- Settings: {dispatched_timeout_seconds, max_queue_seconds, active_reap_seconds, suspended_reap_seconds,
--- inbox_processing_timeout_seconds, max_deaths, watching_since, valid_until}.
+-- inbox_processing_timeout_seconds, dispatched_retry_seconds, idle_seconds, max_deaths, watching_since, valid_until}.
 create or replace function state.reap(p_settings json, p_card_ids text[])
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := state.now();
+  v_silent record;
   v_overdue state.overdue[];
   v_endings state.ending[];
   v_one state.ending;
 begin
   if v_now > (p_settings ->> 'valid_until')::timestamptz then return; end if;
-  v_overdue := array(select o from state.overdue(v_now, p_settings, cardinality(p_card_ids)) o);
+  select * into v_silent from state.silent_heads(v_now, p_settings);
+  return query select 'looked', null::text, null::text, null::text, null::bigint, null::text, null::text, null::text,
+    jsonb_build_object('unstarted', v_silent.unstarted, 'idle', v_silent.idle);
+  v_overdue := array(select o from state.overdue(v_now, p_settings, v_silent.tids, cardinality(p_card_ids)) o);
   if v_overdue = '{}' then return; end if;
 
   select array_agg(row(l.project_id, l.agent_id, l.agent_turn_id, true, l.outcome, l.error,
@@ -25,10 +30,10 @@ begin
         when 'timeout_reaped_by_watchdog' then 'its worker stopped sending beats, and no worker took the turn over'
         when 'max_deaths' then 'its workers died while they ran it, as often as worker.max_deaths allows'
         when 'suspended_unresumable' then 'it waited for results that did not arrive'
-        end, null)::state.ending), array_agg(l.overdue)
+        end, l.tid)::state.ending), array_agg(l.overdue)
   into v_endings, v_overdue from (
     select l.*, row_number() over (order by l.project_id, l.agent_id) as place from (
-      select o.*, o as overdue, h.holds from unnest(v_overdue) o
+      select o.*, o as overdue, h.holds, h.ctid as tid from unnest(v_overdue) o
       join state.agent_state_head h on h.project_id = o.project_id and h.agent_id = o.agent_id
       where h.active_agent_turn_id = o.agent_turn_id and h.turn_epoch = o.turn_epoch and h.status = o.status
         and h.updated_at = o.updated_at

@@ -13,9 +13,13 @@ export const sweepMax = 500
 // Scanning every active head costs more than ending some of them: one scan ends up to this many turns.
 export const reapMax = 2_000
 
+// Longer than the pauses of a busy agent, so that its head is not written twice per turn.
+const idleSeconds = 60
+
 export type GuardVerdict = EndingVerdict | Verdict<'retried' | 'woken' | 'skipped'> | ReportVerdict
 
 export interface ReapSettings {
+  readonly dispatchedRetrySeconds: number
   readonly dispatchedTimeoutSeconds: number
   readonly maxQueueSeconds: number
   readonly activeReapSeconds: number
@@ -24,9 +28,23 @@ export interface ReapSettings {
   readonly maxDeaths: number
 }
 
-/** W2.2f, W2.5, W2.6, W2.9 and the last death of W2.1: ends the turns that no worker will end. */
-export async function reap(db: Queryable, ids: Ids, settings: ReapSettings, watch: Watch): Promise<EndingVerdict[]> {
-  return db.query<EndingVerdict>({
+interface Looked {
+  /** Whether a turn has been dispatched for `dispatchedRetrySeconds`: then `retryDispatched` has work. */
+  readonly unstarted: boolean
+  /** Whether an agent has been idle for a while: then `markIdleAgents` has work. */
+  readonly idle: boolean
+}
+
+export interface Reaped extends Looked {
+  readonly verdicts: readonly EndingVerdict[]
+}
+
+/**
+ * W2.2f, W2.5, W2.6, W2.9 and the last death of W2.1: ends the turns that no worker will end. The look at all heads also tells which other
+ * rules have work.
+ */
+export async function reap(db: Queryable, ids: Ids, settings: ReapSettings, watch: Watch): Promise<Reaped> {
+  const [first, ...verdicts] = await db.query<EndingVerdict | Verdict<'looked', Looked>>({
     name: 'bw_reap',
     text: 'select * from state.reap($1::json, $2)',
     values: [
@@ -36,6 +54,8 @@ export async function reap(db: Queryable, ids: Ids, settings: ReapSettings, watc
         active_reap_seconds: settings.activeReapSeconds,
         suspended_reap_seconds: settings.suspendedReapSeconds,
         inbox_processing_timeout_seconds: settings.inboxProcessingTimeoutSeconds,
+        dispatched_retry_seconds: settings.dispatchedRetrySeconds,
+        idle_seconds: idleSeconds,
         max_deaths: settings.maxDeaths,
         watching_since: watch.since.toISOString(),
         valid_until: watch.validUntil.toISOString(),
@@ -43,6 +63,9 @@ export async function reap(db: Queryable, ids: Ids, settings: ReapSettings, watc
       Array.from({ length: reapMax }, () => ids.next()),
     ],
   })
+  // A call that arrives too late does not look.
+  const looked = first?.what === 'looked' ? first.detail : { unstarted: true, idle: true }
+  return { ...looked, verdicts: verdicts as EndingVerdict[] }
 }
 
 // A worker learns at once that its turn crossed the budget, and has this long to end the turn with the results so far.
@@ -109,8 +132,6 @@ export async function requeueExpiredResumeLedgers(db: Queryable): Promise<number
   return row?.rows ?? 0
 }
 
-// Longer than the pauses of a busy agent, so that its head is not written twice per turn.
-const idleSeconds = 60
 // Idle agents cost sweeps little, so a fleet that becomes idle at once may be marked in several steps.
 const idleMax = 5_000
 

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { environment } from '@bellwether/base'
 import type { RunAs } from '../run-as.js'
+import { ownProgram } from '../../search-path.js'
 import { bubblewrap, type Frame } from './bubblewrap.js'
 import { systemMounts } from './mounts.js'
 import { namespaces } from './namespaces.js'
@@ -22,10 +23,11 @@ const probeMs = 10_000
 /** Starts a program in each kind of sandbox until one works. `only`: try no other kind. */
 export function findSandbox(runAs?: RunAs, only?: SandboxKind): Available {
   if (process.platform !== 'linux') return { kind: undefined, why: 'only Linux has it' }
-  const caller = runAs?.account ?? { uid: process.geteuid?.() ?? 0, gid: process.getegid?.() ?? 0 }
+  const account = runAs?.account ?? { uid: process.geteuid?.() ?? 0, gid: process.getegid?.() ?? 0 }
+  const caller = { ...account, path: environment()['PATH'] ?? '/usr/bin:/bin' }
   const kinds: readonly { kind: SandboxKind; wrap: (frame: Frame, root: string) => readonly string[] }[] = [
-    { kind: 'bubblewrap', wrap: (frame) => bubblewrap('bwrap', frame) },
-    { kind: 'namespaces', wrap: (frame, root) => [...namespaces(frame, caller), root] },
+    { kind: 'bubblewrap', wrap: (frame) => bubblewrap(ownProgram('bwrap'), frame) },
+    { kind: 'namespaces', wrap: (frame, root) => [...namespaces(ownProgram('unshare'), frame, caller), root] },
   ]
   const problems: string[] = []
   for (const found of kinds.filter(({ kind }) => only === undefined || kind === only)) {

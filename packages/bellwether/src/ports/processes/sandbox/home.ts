@@ -130,8 +130,8 @@ function searchPath(path: string, home: string): Mount[] {
 /** What the programs themselves need: their files, also if a link leads to another place. */
 export function programMounts(programs: readonly string[], path: string, shown: readonly Mount[]): Mount[] {
   return programs.flatMap((program): Mount[] => {
-    const places = program.includes('/') ? [program] : path.split(':').map((folder) => join(folder, program))
-    const found = places.find((place) => existsSync(place))
+    const candidates = program.includes('/') ? [program] : path.split(':').map((folder) => join(folder, program))
+    const found = candidates.find((candidate) => existsSync(candidate))
     const real = found === undefined ? undefined : realOf(found)
     if (found === undefined || real === undefined || !found.startsWith('/')) return []
     // A Node program lies in a package: PREFIX/lib/node_modules/NAME/cli.js.

@@ -16,9 +16,12 @@ export type Mount =
 export const readOnly = (path: string, to = path): Mount => ({ kind: 'read', from: path, to })
 export const writable = (path: string, to = path): Mount => ({ kind: 'write', from: path, to })
 
-/** Hides a file or folder that exists. */
-export const hidden = (path: string): Mount =>
-  statSync(path).isDirectory() ? { kind: 'empty', to: path } : { kind: 'read', from: '/dev/null', to: path }
+/** Hides a file or folder. Nothing is mounted where it does not exist. */
+export function hidden(path: string): Mount[] {
+  const found = statSync(path, { throwIfNoEntry: false })
+  if (found === undefined) return []
+  return [found.isDirectory() ? { kind: 'empty', to: path } : { kind: 'read', from: '/dev/null', to: path }]
+}
 
 export function isWithin(folder: string, path: string): boolean {
   const way = relative(folder, path)
@@ -63,14 +66,32 @@ const programFolders = [
   '/var/lib/ca-certificates',
 ]
 
-/** The system's programs and settings, read-only. `isRoot`: files that only root may read are hidden, because the sandbox has root's files. */
+/**
+ * The system's programs and settings, read-only. `isRoot`: files that only root may read are hidden, because the sandbox has root's files, and what
+ * root may write in /proc becomes read-only: the kernel asks for the user there, not for capabilities. A pattern for core dumps is a program of the
+ * machine.
+ */
 export function systemMounts(isRoot: boolean): Mount[] {
   const shown = programFolders.flatMap((path): Mount[] => {
     const found = lstatSync(path, { throwIfNoEntry: false })
     if (found === undefined) return []
     return found.isSymbolicLink() ? [{ kind: 'link', to: path, target: readlinkSync(path) }] : [readOnly(path)]
   })
-  return [...shown, ...(isRoot ? secretsOf('/etc').map(hidden) : []), { kind: 'empty', to: '/var/tmp' }]
+  const ofRoot = isRoot ? [...secretsOf('/etc').flatMap(hidden), ...kernelFiles().map((path) => readOnly(path))] : []
+  return [...shown, ...ofRoot, { kind: 'empty', to: '/var/tmp' }]
+}
+
+const anyoneWrites = 0o222
+
+/** What a process can write in /proc that is not its own. */
+function kernelFiles(): string[] {
+  return readdirSync('/proc')
+    .filter((name) => !/^\d+$/.test(name))
+    .map((name) => join('/proc', name))
+    .filter((path) => {
+      const found = lstatSync(path, { throwIfNoEntry: false })
+      return found?.isDirectory() === true || (found?.isFile() === true && (found.mode & anyoneWrites) !== 0)
+    })
 }
 
 const depthMax = 5

@@ -6,6 +6,8 @@ import type { Frame } from './bubblewrap.js'
 import type { Mount } from './mounts.js'
 
 export interface Caller {
+  /** Of this process: the script runs programs of the machine before the root changes. The program gets its own again. */
+  readonly path: string
   readonly uid: number
   readonly gid: number
 }
@@ -14,8 +16,9 @@ const quote = (text: string) => `'${text.replaceAll("'", String.raw`'\''`)}'`
 
 // Until the root changes, an absolute link in the workspace or the home folder would lead a mount, or a new file, out of the new root.
 // Parts of the machine's own mounts keep their flags, which a user namespace may not remove.
-const functions = `set -e
-PATH=$PATH:/usr/sbin:/sbin
+const functions = (path: string) => `set -e
+asked=$PATH
+PATH=${quote(`${path}:/usr/sbin:/sbin`)}
 inside() { case $(realpath -m -- "$1") in "$root"/*) ;; *) echo "sandbox: $1 leads out of the sandbox" >&2; exit 126 ;; esac; }
 at() { inside "$2"; if [ -d "$1" ]; then mkdir -p "$2"; else mkdir -p "$(dirname "$2")"; [ -e "$2" ] || : > "$2"; fi; }
 show() { at "$1" "$root$2"; mount --rbind "$1" "$root$2"; }
@@ -40,8 +43,9 @@ function rendered(mount: Mount): string {
 }
 
 export function namespaces(
+  program: string,
   { mounts, cwd, temporary, keepsFileRights }: Frame,
-  { uid, gid }: Caller,
+  { uid, gid, path }: Caller,
 ): readonly string[] {
   const isRoot = uid === 0
   const drop = [
@@ -51,13 +55,13 @@ export function namespaces(
     `--bounding-set=-all${keepsFileRights ? ',+chown,+dac_override,+fowner,+fsetid' : ''}`,
   ]
   const own = isRoot ? drop : ['unshare', '--user', `--map-user=${uid}`, `--map-group=${gid}`, ...drop]
-  const script = `${functions}root=$(realpath -- "$1"); shift
+  const script = `${functions(path)}root=$(realpath -- "$1"); shift
 mount --make-rprivate /
 mount -t tmpfs -o mode=755 tmpfs "$root"
 mkdir "$root/.old" "$root/proc" "$root/dev" "$root/dev/shm" "$root/dev/pts"
+mount -t proc proc "$root/proc"
 show ${quote(temporary)} /tmp
 ${mounts.map(rendered).join('\n')}
-mount -t proc proc "$root/proc"
 ${isRoot ? '' : oneMore}
 for one in null zero full random urandom tty; do show /dev/$one /dev/$one; done
 mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts"
@@ -72,10 +76,10 @@ rmdir /.old
 mount -o remount,bind,ro /
 cd ${quote(cwd)}
 set +e
-${own.join(' ')} -- "$@"
+${own.join(' ')} -- /usr/bin/env "PATH=$asked" "$@"
 exit $?`
   return [
-    'unshare',
+    program,
     ...(isRoot ? [] : ['--user', '--map-root-user']),
     ...['--mount', '--pid', '--net', '--ipc', '--uts', '--fork', '--', '/bin/sh', '-c', script, 'bellwether-sandbox'],
   ]

@@ -54,7 +54,7 @@ export const loopbackPorts = (network: Network): readonly number[] => [
   ),
 ]
 
-export const isLoopback = (address: string) => address.startsWith('127.') || address === '::1'
+const isLoopback = (address: string) => address.startsWith('127.') || address === '::1'
 
 // What clouds tell a machine about itself, with the passwords of its account, beside the link-local address that most of them use.
 const metadataServices: ReadonlySet<string> = new Set([

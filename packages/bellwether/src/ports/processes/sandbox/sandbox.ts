@@ -8,7 +8,7 @@ import { existsSync, mkdirSync, realpathSync, statSync } from 'node:fs'
 import { Server } from 'node:net'
 import { homedir } from 'node:os'
 import { isAbsolute, join, relative, resolve } from 'node:path'
-import type { Log } from '@bellwether/base'
+import { environment, type Log } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import { commonOf, topOf } from '../../git/workspace-folder.js'
 import { noUpdateNotices } from '../environment.js'
@@ -48,7 +48,7 @@ export interface SandboxSpec {
   readonly sandbox_write?: readonly string[] | undefined
 }
 
-export interface SandboxRequest {
+interface SandboxRequest {
   readonly spec: SandboxSpec
   readonly agentId: string
   readonly command: readonly string[]
@@ -62,7 +62,7 @@ export interface SandboxRequest {
   readonly commits?: boolean
 }
 
-export interface Entered {
+interface Entered {
   readonly command: readonly string[]
   readonly env: Readonly<Record<string, string>>
   readonly isSandboxed: boolean
@@ -130,7 +130,7 @@ export function openSandbox(options: SandboxOptions): Sandbox {
         code: 'sandbox_missing',
         hint: 'use a project folder of its own',
       })
-    const settings = await (identity ??= gitIdentity(home, path))
+    const settings = await (identity ??= gitIdentity(home))
     const ofHome = {
       home,
       scratch,
@@ -166,9 +166,7 @@ export function openSandbox(options: SandboxOptions): Sandbox {
         .map((path) => readOnly(path)),
     ]
     mounts.push(
-      ...options.hidden
-        .filter((folder) => existsSync(folder) && !isWithin(folder, workspace) && covers(mounts, folder))
-        .map(hidden),
+      ...options.hidden.filter((folder) => !isWithin(folder, workspace) && covers(mounts, folder)).flatMap(hidden),
     )
     const { uid } = statSync(workspace)
     const frame = { mounts, cwd, temporary: scratch.temporary, keepsFileRights: isRoot && uid !== 0 }
@@ -242,16 +240,21 @@ function isWayOut(path: string, workspace: string): boolean {
 }
 
 /** The settings of git with the name that the account's own git has. Without git or a name, the agent has none either. */
-function gitIdentity(home: string, path: string): Promise<string> {
+function gitIdentity(home: string): Promise<string> {
   return new Promise((settle) => {
     const args = ['config', '--global', '--get-regexp', String.raw`^user\.(name|email)$`]
-    execFile('git', args, { timeout: identityMs, env: { HOME: home, PATH: path } }, (_error, stdout) => {
-      const lines = stdout.split('\n').flatMap((line) => {
-        const found = /^user\.(name|email) ([^"\\]*)$/.exec(line)
-        return found === null ? [] : [`\t${found[1]} = "${found[2]}"\n`]
-      })
-      settle(`[user]\n${lines.join('')}`)
-    })
+    execFile(
+      'git',
+      args,
+      { timeout: identityMs, env: { HOME: home, PATH: environment()['PATH'] } },
+      (_error, stdout) => {
+        const lines = stdout.split('\n').flatMap((line) => {
+          const found = /^user\.(name|email) ([^"\\]*)$/.exec(line)
+          return found === null ? [] : [`\t${found[1]} = "${found[2]}"\n`]
+        })
+        settle(`[user]\n${lines.join('')}`)
+      },
+    )
   })
 }
 

@@ -39,7 +39,7 @@ export function openCheckSandbox({ log, settings, root, dataDir }: CheckSandboxO
     missing,
     sessions: join(dataDir, sessionsFolder),
     hidden: [dataDir, join(root, oldDataFolder)],
-    control: readOnlyPaths(settings),
+    control: readOnlyPaths(root, settings),
     runAs: other,
   })
   return (spec, workspace) =>

@@ -1,5 +1,5 @@
 /** Chooses where the board looks for claimed files: a view if one shows the task root, else the disk of this machine (V7.1). */
-import { systemClock } from '@bellwether/base'
+import { defined, systemClock } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { localEvidence } from '../../../board/dispatch/evidence/local-evidence.js'
 import type { Evidence } from '../../../board/ports.js'
@@ -42,7 +42,7 @@ export function openEvidence({ settings, root, ids, own }: EvidenceSettings): Ev
   const view = wanted?.view === undefined ? undefined : wanted.fusion.views.get(wanted.view)
   if (wanted === undefined || view === undefined) return local
   const waitMs = evidenceWaitSeconds * 1_000
-  const sourceId = wanted.source === undefined ? {} : { sourceId: wanted.source }
+  const sourceId = defined({ sourceId: wanted.source })
   const files = viewEvidence({ view, clock: systemClock, waitMs, ...sourceId })
   return viewedEvidence({ files, local, path: wanted.path ?? '/' })
 }

@@ -83,7 +83,7 @@ export function kernelSpawner(options: SpawnerOptions): Spawner {
     async stop(key, reason) {
       const now = await status(key)
       if (now.status === 'unknown') {
-        throw new InvalidInput(`No turn has the key "${key}"`, {
+        throw new InvalidInput(`Cannot stop the run: no turn has the key "${key}"`, {
           code: 'unknown_turn',
           hint: 'the turn may belong to another database, or be older than pmo.retention_days',
         })

@@ -2,10 +2,9 @@
  * Waits for the ends of turns, for any number of callers. The outbox announces an end; a poll, one query for all waiting callers,
  * finds what the events miss: a turn that the kernel does not know, or an event that a hung writer holds back.
  */
-import { type Clock, type Log, onAbort } from '@bellwether/base'
+import { type Clock, type Log, onAbort, makeWake, type Wake } from '@bellwether/base'
 import type { TurnStatus } from '../../../board/ports.js'
 import type { Follower, Tail } from '../../../http/tail.js'
-import { makeWake, type Wake } from '../../../ports/loop.js'
 import { backoffMs, defaultCallPolicy } from '../../../ports/retry.js'
 
 export interface TurnEndsOptions {

@@ -9,7 +9,7 @@ import type { Evidence, FileEvidence } from '../../../board/ports.js'
 import type { FileFinding } from '../../../view/queries/file-evidence.js'
 
 /** What a view knows about files. Paths begin with `/` at the root of the source. */
-export interface ViewFiles {
+interface ViewFiles {
   changeToken(signal?: AbortSignal): Promise<string>
   checkFiles(paths: readonly string[], since: string | null, signal?: AbortSignal): Promise<readonly FileFinding[]>
   /** Null: unknown. */

@@ -2,11 +2,11 @@
  * Opens what a worker needs to run agents from files: the agents folder and its roster, the executors, and the tools. A changed file takes effect
  * without a restart.
  */
-import { existsSync, realpathSync } from 'node:fs'
+import { existsSync, readdirSync, realpathSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { type Clock, defined, type Environment, type Log, onAbort, systemRandom } from '@bellwether/base'
+import { type Clock, defined, type Environment, type Log, onAbort, systemRandom, makeWake } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Kernel } from '../../../kernel/kernel.js'
 import type { Fence } from '../../../kernel/verdict.js'
@@ -15,7 +15,7 @@ import type { Chunks } from '../../../ports/chunks/chunks.js'
 import { runAs } from '../../../ports/processes/run-as.js'
 import { sweepSessions } from '../../../ports/processes/sandbox/home.js'
 import { openSandbox } from '../../../ports/processes/sandbox/sandbox.js'
-import { loop, makeWake } from '../../../ports/loop.js'
+import { loop } from '../../../ports/loop.js'
 import { watchFolder } from '../../../ports/disk/watch-folder.js'
 import type { Settings } from '../../../settings/schema.js'
 import { openApprovals } from '../../../worker/executors/approvals/socket.js'
@@ -32,7 +32,7 @@ import type { WorkerOptions } from '../../../worker/scope.js'
 import type { HostedTool } from '../../../worker/tools/tool.js'
 import { dataFolderOf } from '../../data-folder.js'
 import { readOnlyPaths } from '../../control/files.js'
-import { agentsFolder, oldDataFolder, sessionsFolder } from '../../paths.js'
+import { agentsFolder, evalsFolder, oldDataFolder, sessionsFolder } from '../../paths.js'
 import type { FunctionAgents } from './function-agents.js'
 import type { ProcessGuard } from './process-guard.js'
 import { openTools } from '../tools.js'
@@ -61,8 +61,8 @@ export interface FileAgentsOptions {
   readonly control?: string | undefined
   /** Receives the live output of turns. */
   readonly chunks?: Chunks
-  /** Tools written as functions. */
-  readonly functions?: readonly HostedTool[]
+  /** Tools written as functions. Undefined: there are none, and there will be none. */
+  readonly functions?: (() => readonly HostedTool[]) | undefined
   /** Contains the keys and addresses of models. */
   readonly env?: Environment
 }
@@ -112,7 +112,7 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
     missing: settings.worker.sandbox_missing,
     sessions,
     hidden: [dataDir, join(root, oldDataFolder)],
-    control: readOnlyPaths(settings),
+    control: readOnlyPaths(root, settings),
     runAs: other,
   })
   const commands = openCommandExecutor({
@@ -164,7 +164,13 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
   }
 
   const refuse = options.hasAgentsFile === false ? functionRefusal : undefined
-  const folder = openAgentFolder({ folder: path, log, ...defined({ refuse }) })
+  // Loaded when there is a suite: the schema of suites needs 9 MB. The folder of the accepted copy of `up` always exists.
+  const suites = join(control, evalsFolder)
+  const derived = async () =>
+    existsSync(suites) && readdirSync(suites).length > 0
+      ? (await import('../../control/evals.js')).readVariants(control)
+      : []
+  const folder = openAgentFolder({ folder: path, log, derived, ...defined({ refuse }) })
   const roster = openRoster({
     kernel,
     projectId,
@@ -186,7 +192,7 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
     ...guarded,
     random: systemRandom,
     ttlMs,
-    functions: options.functions ?? [],
+    functions: options.functions,
     control,
     writesRoster,
     ...defined({ runAs: other }),

@@ -3,14 +3,15 @@
  * they started with. While a file cannot be loaded, the last version stays in use. A change that is not accepted is never loaded.
  */
 import { createHash } from 'node:crypto'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { execFile } from 'node:child_process'
 import { basename, dirname, join, relative } from 'node:path'
 import { promisify } from 'node:util'
-import { errorMessage, hasCode, onAbort, type Clock, type Log } from '@bellwether/base'
+import { errorMessage, hasCode, onAbort, type Clock, type Log, makeWake } from '@bellwether/base'
 import { watchFolder } from '../../../ports/disk/watch-folder.js'
-import { loop, makeWake } from '../../../ports/loop.js'
+import { loop } from '../../../ports/loop.js'
 import { exchangeTimeoutMs } from '../../../ports/retry.js'
+import { functionRefusal, isAgentFile, readAgentFile } from '../../../worker/roster/agent-file.js'
 import { agentsFolder } from '../../paths.js'
 import { loadAgents, type AgentsFile } from './agents-file.js'
 
@@ -27,7 +28,7 @@ export interface LiveAgentsFileOptions {
 }
 
 export interface LiveAgentsFile {
-  readonly current: Pick<AgentsFile, 'module' | 'agents'> | undefined
+  readonly current: AgentsFile | undefined
   /** Why the function cannot run now; undefined if it can. */
   problemOf(name: string): string | undefined
   /** Whether the file in the project is the one that is in use: threads and processes load it from there. */
@@ -44,6 +45,17 @@ export async function openLiveAgentsFile(options: LiveAgentsFileOptions): Promis
   let current: AgentsFile | undefined
   let loaded: string | undefined
   let failed: { readonly text: string; readonly problem: string } | undefined
+
+  /** The accepted agents whose code must be in the agents file. */
+  function functionAgents(): string[] {
+    const place = join(control, agentsFolder)
+    const files = existsSync(place) ? readdirSync(place).filter(isAgentFile) : []
+    return files.flatMap((one) => {
+      const read = readAgentFile(join(agentsFolder, one), textOf(join(place, one)) ?? '')
+      // The roster reports invalid files.
+      return 'agent' in read && functionRefusal(read.agent) !== undefined ? [read.agent.name] : []
+    })
+  }
 
   async function step(): Promise<void> {
     const text = textOf(copy)
@@ -65,6 +77,9 @@ export async function openLiveAgentsFile(options: LiveAgentsFileOptions): Promis
           { functions: withoutFile },
           'functions without an agent file: create agents/NAME.md with "executor: function"',
         )
+      const withoutFunction = functionAgents().filter((one) => !functions.includes(one) && !functions.includes('*'))
+      if (withoutFunction.length > 0)
+        log.error({ part: withoutFunction.join(', '), file: name }, 'agents whose function is not in the agents file')
     } catch (error) {
       const problem = await located(name, file, error)
       failed = { text, problem }

@@ -4,7 +4,7 @@
  * socket is one file in the turn's scratch folder, which a sandbox can bind; a secret in the program's environment protects it from other accounts.
  */
 import { timingSafeEqual } from 'node:crypto'
-import { chmodSync, copyFileSync, lchownSync, writeFileSync } from 'node:fs'
+import { chmodSync, copyFileSync, existsSync, lchownSync, writeFileSync } from 'node:fs'
 import { createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { type Clock, isObject, linkAbort, type Log, objectOf, parseJson, type Random } from '@bellwether/base'
@@ -15,6 +15,7 @@ import { retryUntil } from '../../../ports/retry.js'
 import { splitLines } from '../../../ports/processes/capture.js'
 import type { Scratch } from '../../../ports/processes/scratch.js'
 import type { TurnContext } from '../../agent.js'
+import { exchangeOf } from '../repeats.js'
 import { approvalSeconds } from '../../tools/timing.js'
 
 export interface ApprovalsOptions {
@@ -33,7 +34,7 @@ export interface TurnSocket {
 }
 
 /** A turn whose program asks. */
-export type AskingTurn = Pick<TurnContext, 'turn' | 'signal' | 'awaitPerson'>
+type AskingTurn = Pick<TurnContext, 'turn' | 'signal' | 'awaitPerson'>
 
 export interface Approvals {
   /** Listens for the requests of one turn, on a socket in its scratch folder, until it is closed or the turn's signal aborts. */
@@ -63,12 +64,11 @@ export function openApprovals({ kernel, clock, log, random }: ApprovalsOptions):
   async function decide(
     { turn, awaitPerson }: AskingTurn,
     withinSeconds: number,
-    request: PermissionRequest,
+    request: PermissionRequest & { readonly approvalId: string },
     signal: AbortSignal,
   ) {
     const retried = <T>(verb: () => Promise<T>): Promise<T> => retryUntil(patience, verb, { clock, signal })
-    const approvalId = kernel.ids.next()
-    const { tool_name: toolName, input: args } = request
+    const { tool_name: toolName, input: args, approvalId } = request
     const asked = await retried(() => kernel.askApproval({ ...turn, approvalId, toolName, args, withinSeconds }))
     if (asked.what === 'allowed') return allow
     if (asked.what === 'denied') return denied(asked.decided_by, asked.reason)
@@ -99,6 +99,8 @@ export function openApprovals({ kernel, clock, log, random }: ApprovalsOptions):
       const path = join(folder, 'approvals.sock')
       const over = linkAbort(context.signal)
       const sockets = new Set<Socket>()
+      /** Requests whose program ended without an answer, for example because a message interrupted it. Asked again, they are the same. */
+      const unanswered = new Map<string, string>()
       const server = createServer((socket) => {
         sockets.add(socket)
         socket.on('close', () => sockets.delete(socket))
@@ -119,15 +121,22 @@ export function openApprovals({ kernel, clock, log, random }: ApprovalsOptions):
       async function respond(socket: Socket, line: string): Promise<void> {
         const gone = linkAbort(over.signal)
         socket.on('close', () => gone.abort())
+        const request = permissionRequest(line, secret)
+        const key = exchangeOf(request?.tool_name, request?.input)
+        const approvalId = unanswered.get(key) ?? kernel.ids.next()
+        unanswered.delete(key)
+        const isUnanswered = () => {
+          if (request !== undefined && unanswered.size < connectionsMax) unanswered.set(key, approvalId)
+        }
         try {
-          const request = permissionRequest(line, secret)
           const answer =
             request === undefined
               ? deny('Denied: the request is invalid, or is not of this turn.')
-              : await decide(context, withinSeconds, request, gone.signal)
-          if (answer !== undefined && !socket.destroyed) socket.end(`${JSON.stringify(answer)}\n`)
+              : await decide(context, withinSeconds, { ...request, approvalId }, gone.signal)
+          if (socket.destroyed) isUnanswered()
+          else if (answer !== undefined) socket.end(`${JSON.stringify(answer)}\n`)
         } catch (error) {
-          if (gone.signal.aborted) return
+          if (gone.signal.aborted) return isUnanswered()
           log.error({ err: error, agent_turn_id: turn.agentTurnId }, 'cannot store a request for approval')
           const reason = error instanceof InvalidInput ? error.message : 'the request could not be stored'
           socket.end(`${JSON.stringify(deny(`Denied: ${reason}.`))}\n`)
@@ -158,14 +167,19 @@ export function openApprovals({ kernel, clock, log, random }: ApprovalsOptions):
   }
 }
 
-/** The command of the bridge, in this folder. From source it stays where its loader finds it. */
+/**
+ * The command of the bridge, in this folder: a sandbox shows neither the source nor its loader. Where only the source exists, the bridge
+ * stays where its loader finds it.
+ */
 function bridgeIn(folder: string): string[] {
   const args = nodeArguments('./bridge', import.meta.url)
   const file = args.at(-1)!
-  if (file.endsWith('.ts')) return [process.execPath, ...args]
+  const isSource = file.endsWith('.ts')
+  const built = isSource ? file.replace('/src/', '/dist/').replace(/\.ts$/, '.js') : file
+  if (!existsSync(built)) return [process.execPath, ...args]
   const copy = join(folder, 'approvals-bridge.mjs')
-  copyFileSync(file, copy)
-  return [process.execPath, ...args.slice(0, -1), copy]
+  copyFileSync(built, copy)
+  return [process.execPath, ...(isSource ? [] : args.slice(0, -1)), copy]
 }
 
 interface PermissionRequest {

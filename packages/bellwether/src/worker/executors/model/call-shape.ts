@@ -5,7 +5,7 @@
  */
 import type { DegradeAction } from '@bellwether/protocol'
 import type { Limiter } from '../../../ports/model/limiter.js'
-import type { Model, ModelRequest, OfferedTool } from '../../../ports/model/model.js'
+import type { Model, ModelRequest, ToolOffer } from '../../../ports/model/model.js'
 import { promptTokens } from '../../../ports/model/tokens.js'
 import { endsTurn, type Degraded } from '../../degrade.js'
 import { submitOffer, submitResultName } from '../../submit-result.js'
@@ -25,7 +25,7 @@ export interface ModelAccess {
 
 export interface CallShape extends ModelAccess {
   readonly prices: Prices | undefined
-  readonly tools: readonly OfferedTool[]
+  readonly tools: readonly ToolOffer[]
   /** Whether the request is cut to what the rest of the budget covers. */
   readonly reduced: boolean
   /** The actions that led to this shape. */

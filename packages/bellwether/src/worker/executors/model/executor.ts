@@ -19,7 +19,7 @@ import type { ModelAccess } from './call-shape.js'
 import { react } from './react.js'
 import type { ModelSpec } from './spec.js'
 
-export interface ModelChunk {
+interface ModelChunk {
   readonly kind: 'text' | 'thought'
   readonly text: string
 }

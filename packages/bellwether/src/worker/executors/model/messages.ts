@@ -8,7 +8,7 @@ import type { Card, FieldSpec } from '../../../kernel/verbs/cards.js'
 import type { Message, MessageToolCall, ToolOutput } from '../../../ports/model/model.js'
 import { fieldList, oldestFirst, section, textOf } from '../../card-text.js'
 import type { Hydrated } from '../../hydrate.js'
-import { isWarned, repeatsOf } from '../repeats.js'
+import { isWarned, repeatsOf, repeatWarning } from '../repeats.js'
 import { type StepCall, type Transcript, type TranscriptStep } from './transcript.js'
 
 export interface Conversation {
@@ -60,20 +60,17 @@ export function messagesOf(conversation: Conversation): Message[] {
   const received = (from: number, to: number): Message[] =>
     transcript.messages
       .filter(({ after }) => after >= from && after < to)
-      .map(({ saidBy, text }) => ({ role: 'user', text: `# Message from ${saidBy}\n\n${text}` }))
+      .map(({ sender, text }) => ({ role: 'user', text: `# Message from ${sender}\n\n${text}` }))
   messages.push(...received(0, transcript.steps[0]?.note.step ?? Infinity))
   const compacted = transcript.exchanges.length - transcript.steps.length
   for (const [index, step] of transcript.steps.entries()) {
     messages.push(...stepMessages(step, ids, roomChars))
     messages.push(...received(step.note.step, transcript.steps[index + 1]?.note.step ?? Infinity))
     const repeats = repeatsOf(transcript.exchanges.slice(0, compacted + index + 1))
-    if (isWarned(repeats, maxRepeats)) messages.push({ role: 'user', text: warning(repeats, maxRepeats) })
+    if (isWarned(repeats, maxRepeats)) messages.push({ role: 'user', text: repeatWarning(repeats, maxRepeats) })
   }
   return merged(messages)
 }
-
-const warning = (repeats: number, maxRepeats: number) =>
-  `You have repeated the same tool calls ${repeats} times with the same results. Do something else, or end with what you have. After ${maxRepeats} times the turn fails.`
 
 function ending(wanted: readonly FieldSpec[], mustEndWith: string | undefined): string {
   const parts = mustEndWith === undefined ? [] : [`To end, call the tool ${mustEndWith} as the only call in its step.`]

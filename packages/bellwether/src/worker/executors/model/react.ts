@@ -6,7 +6,7 @@
 import { defined } from '@bellwether/base'
 import { budgetExceeded, type DegradeAction } from '@bellwether/protocol'
 import { TURN } from '../../../kernel/turn.js'
-import type { ModelRequest, OfferedTool, ModelPart } from '../../../ports/model/model.js'
+import type { ModelRequest, ToolOffer, ModelPart } from '../../../ports/model/model.js'
 import { promptTokens } from '../../../ports/model/tokens.js'
 import { FenceLost, type TurnAction, type TurnContext } from '../../agent.js'
 import { degradeOf, endsTurn, type Degraded } from '../../degrade.js'
@@ -88,7 +88,7 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
     })
     const call = callOf(first)
     const requestFor =
-      (tools: readonly OfferedTool[]) =>
+      (tools: readonly ToolOffer[]) =>
       (shown: Transcript, roomTokens: number, maxOutputTokens: number): ModelRequest => ({
         messages: messagesOf({
           instructions: spec.instructions,
@@ -212,7 +212,7 @@ function startOf(
     mustEndWith,
     memory,
   }: {
-    readonly offers: readonly OfferedTool[]
+    readonly offers: readonly ToolOffer[]
     readonly mustEndWith: string | undefined
     readonly memory: Transcript['memory']
   },
@@ -247,7 +247,7 @@ function noteOf(
   }
 }
 
-function offersOf({ offers }: Toolbox, submits: boolean, { steps }: Transcript): OfferedTool[] {
+function offersOf({ offers }: Toolbox, submits: boolean, { steps }: Transcript): ToolOffer[] {
   const own = offers.filter(({ name }) => name !== submitResultName)
   const all = submits ? [...own, submitOffer] : own
   // Providers reject a conversation that contains calls if the request offers no tool.

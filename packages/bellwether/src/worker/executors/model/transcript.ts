@@ -56,10 +56,10 @@ export interface TranscriptStep {
 }
 
 /** A message to the turn. */
-export interface ReceivedMessage {
+interface ReceivedMessage {
   /** The number of the last step before it; 0: it came before the first. */
   readonly after: number
-  readonly saidBy: string
+  readonly sender: string
   readonly text: string
   readonly cardId: string
 }
@@ -134,9 +134,9 @@ function messagesIn(own: readonly Card[]): ReceivedMessage[] {
   let after = 0
   return own.flatMap((card) => {
     after = Math.max(after, noteOf(card)?.step ?? 0, (card.metadata[summaryMark] as StepNote | undefined)?.step ?? 0)
-    const message = card.metadata['message'] as { readonly said_by?: string } | undefined
+    const message = card.metadata['message'] as { readonly sender?: string } | undefined
     if (card.type !== 'task.instruction' || message === undefined) return []
-    return [{ after, saidBy: message.said_by ?? '', text: textOf(card.content), cardId: card.card_id }]
+    return [{ after, sender: message.sender ?? '', text: textOf(card.content), cardId: card.card_id }]
   })
 }
 

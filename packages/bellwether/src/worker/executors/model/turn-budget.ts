@@ -11,7 +11,7 @@ import type { TurnContext } from '../../agent.js'
 import type { Prices } from './spec.js'
 
 /** The most that a call may use. */
-export interface CallLimit {
+interface CallLimit {
   readonly promptTokens: number
   readonly answerTokens: number
 }

@@ -7,7 +7,7 @@ import type { ResultStatus } from '@bellwether/protocol'
 import type { Card } from '../../../kernel/verbs/cards.js'
 import type { ToolResult } from '@bellwether/protocol/http'
 
-export interface Answer extends Pick<ToolResult, 'status' | 'result' | 'error'> {
+interface Answer extends Pick<ToolResult, 'status' | 'result' | 'error'> {
   /** Absent if there is no card. */
   readonly at?: Date
 }
