@@ -99,6 +99,13 @@ async function ask<Row extends object>(url: string, text: string): Promise<Row[]
   }
 }
 
+/** Whether a process has this text among its arguments. */
+async function runsWith(argument: string): Promise<boolean> {
+  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name))
+  const lines = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')))
+  return lines.some((line) => line.split('\0').includes(argument))
+}
+
 const gone = (pid: number) =>
   until(`process ${pid} is gone`, async () => ((await processStart(pid)) ? undefined : true))
 
@@ -237,6 +244,16 @@ describe('after the parent was killed', () => {
       expect(next.adopted).toBe(false)
       await next.stop()
     }
+  })
+
+  it('does not create the lock again in a folder that is being removed', async () => {
+    const { child } = await startInChild(undefined, '1000')
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+    const lock = join(dataDir, 'lock')
+    await rm(lock)
+    await until('the script of the lock has ended', async () => ((await runsWith(lock)) ? undefined : true))
+    expect(await readdir(dataDir)).not.toContain('lock')
   })
 
   it('reports the end of an adopted server', async () => {

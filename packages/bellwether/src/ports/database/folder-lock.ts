@@ -41,11 +41,12 @@ for signal in INT QUIT KILL; do
   for step in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do runs && sleep 0.1; done
 done`
 
-// File 3 is the lock: what outlives the holder must not keep it. The script waits for the lock, which its holder may not have released yet.
+// File 3 is the lock: what outlives the holder must not keep it. The script waits for the lock, which its holder may not have released yet. It
+// opens the file itself, because flock would create it again in a folder that is being removed.
 const hold = `echo held
 read -r word
 if [ "$word" != release ] && [ -n "$1" ]; then
-  (sleep "$2"; exec flock -w 5 "$0" sh -c "$3" "$1") 3>&- < /dev/null > /dev/null 2>&1 &
+  (sleep "$2"; exec 4< "$0" && flock -w 5 4 && exec sh -c "$3" "$1") 3>&- < /dev/null > /dev/null 2>&1 &
 fi`
 
 export async function takeFolderLock(path: string, options: FolderLockOptions = {}): Promise<FolderLock> {

@@ -71,13 +71,13 @@ const programFolders = [
  * root may write in /proc becomes read-only: the kernel asks for the user there, not for capabilities. A pattern for core dumps is a program of the
  * machine.
  */
-export function systemMounts(isRoot: boolean): Mount[] {
+export function systemMounts(isRoot: boolean, secrets: () => readonly string[] = secretsOfEtc): Mount[] {
   const shown = programFolders.flatMap((path): Mount[] => {
     const found = lstatSync(path, { throwIfNoEntry: false })
     if (found === undefined) return []
     return found.isSymbolicLink() ? [{ kind: 'link', to: path, target: readlinkSync(path) }] : [readOnly(path)]
   })
-  const ofRoot = isRoot ? [...secretsOf('/etc').flatMap(hidden), ...kernelFiles().map((path) => readOnly(path))] : []
+  const ofRoot = isRoot ? [...secrets().flatMap(hidden), ...kernelFiles().map((path) => readOnly(path))] : []
   return [...shown, ...ofRoot, { kind: 'empty', to: '/var/tmp' }]
 }
 
@@ -96,21 +96,23 @@ function kernelFiles(): string[] {
 
 const depthMax = 5
 const othersRead = 0o004
-let secrets: readonly string[] | undefined
 
-/** The files and folders below that other accounts cannot read. Read once per process: packages that are installed later keep their defaults. */
-function secretsOf(folder: string): readonly string[] {
-  const walk = (path: string, depth: number): string[] =>
-    readdirSync(path, { withFileTypes: true }).flatMap((entry) => {
-      const at = join(path, entry.name)
-      if (!entry.isFile() && !entry.isDirectory()) return []
-      const mode = lstatSync(at, { throwIfNoEntry: false })?.mode
-      if (mode === undefined) return []
-      if ((mode & othersRead) === 0) return [at]
-      return entry.isDirectory() && depth < depthMax ? walk(at, depth + 1) : []
-    })
-  return (secrets ??= walk(folder, 1))
+/** The files and folders below that other accounts cannot read. */
+export function secretsIn(folder: string, depth = 1): string[] {
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    const at = join(folder, entry.name)
+    if (!entry.isFile() && !entry.isDirectory()) return []
+    const mode = lstatSync(at, { throwIfNoEntry: false })?.mode
+    if (mode === undefined) return []
+    if ((mode & othersRead) === 0) return [at]
+    return entry.isDirectory() && depth < depthMax ? secretsIn(at, depth + 1) : []
+  })
 }
+
+let ofEtc: readonly string[] | undefined
+
+/** Read once per process: packages that are installed later keep their defaults. */
+const secretsOfEtc = () => (ofEtc ??= secretsIn('/etc'))
 
 /** The real path, if there is one. */
 export function realOf(path: string): string | undefined {
