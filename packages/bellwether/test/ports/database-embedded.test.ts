@@ -247,7 +247,7 @@ describe('after the parent was killed', () => {
   })
 
   it('does not create the lock again in a folder that is being removed', async () => {
-    const { child } = await startInChild(undefined, '1000')
+    const { child } = await startInChild(undefined, '2000')
     child.kill('SIGKILL')
     await once(child, 'exit')
     const lock = join(dataDir, 'lock')
