@@ -7,9 +7,11 @@ import { delimiter, join } from 'node:path'
 import { vi } from 'vitest'
 import { initFolder } from '../../src/cli/start/init-folder.js'
 import { run as runCommand } from '../../src/cli/run.js'
+import { dataFolderOf } from '../../src/runtime/data-folder.js'
+import { databaseFolder } from '../../src/runtime/paths.js'
 import { presetNames } from '../../src/worker/executors/presets.js'
 import { codingAgentPath } from '../support/agents/coding-agents.js'
-import { testFolder } from '../support/postgres.js'
+import { seedCluster, testFolder } from '../support/postgres.js'
 import { runCli, type Cli } from '../support/process.js'
 import { until } from '../support/until.js'
 
@@ -94,6 +96,7 @@ export async function openUp(): Promise<RunningUp> {
     '--session-timeout',
     '88',
   ]
+  seedCluster(join(dataFolderOf(folder), databaseFolder))
   const up = start(['up', ...args], { ...neverPoll, ...path, ANTHROPIC_API_KEY: '' })
   const ready = await up.ready(60_000)
   const url = String(ready['url'])

@@ -7,7 +7,9 @@ import { join } from 'node:path'
 import type { Command } from 'commander'
 import { expect, it, onTestFinished } from 'vitest'
 import { commands } from '../../src/cli/commands.js'
-import { testFolder } from '../support/postgres.js'
+import { dataFolderOf } from '../../src/runtime/data-folder.js'
+import { databaseFolder } from '../../src/runtime/paths.js'
+import { seedCluster, testFolder } from '../support/postgres.js'
 import { programFor, runCli } from '../support/process.js'
 import { anchorsOf, blocksOf, commandsIn, linksOf, pages, repository } from './pages.js'
 
@@ -118,6 +120,7 @@ async function runPage(page: string, folder: string): Promise<number> {
 }
 
 async function startUp(cwd: string): Promise<void> {
+  seedCluster(join(dataFolderOf(cwd), databaseFolder))
   const up = runCli(['up', '--port', '0', '--trust', '--json', '--parent-pipe'], { cwd })
   onTestFinished(async () => {
     up.signal('SIGTERM')

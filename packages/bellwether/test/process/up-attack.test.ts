@@ -122,7 +122,7 @@ it('leaves no process after kill -9 during a command, recovers at the next start
 })
 
 it('exits cleanly on a shutdown at any point of its start, and starts again afterwards', async () => {
-  const { start, data } = await testProject()
+  const { start, data } = await testProject({ isEmpty: true })
   // While the database is created, before the runtime is open, and while the parts open.
   for (const line of ['creating the embedded database', 'embedded database ready', 'server is ready']) {
     const cli = start()

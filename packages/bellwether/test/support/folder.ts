@@ -5,7 +5,8 @@ import { join } from 'node:path'
 import { onTestFinished } from 'vitest'
 import { initFolder } from '../../src/cli/start/init-folder.js'
 import { dataFolderOf } from '../../src/runtime/data-folder.js'
-import { testFolder } from './postgres.js'
+import { databaseFolder } from '../../src/runtime/paths.js'
+import { seedCluster, testFolder } from './postgres.js'
 import { runCli, type Cli, type CliOptions } from './process.js'
 
 export type Facts = Readonly<Record<string, unknown>>
@@ -32,10 +33,12 @@ export interface Project {
 /** The first start creates a database, on a busy machine. */
 const readyMs = 60_000
 
-export async function testProject(): Promise<Project> {
+/** Its database exists before the first start, unless `isEmpty`. */
+export async function testProject({ isEmpty = false } = {}): Promise<Project> {
   const folder = await testFolder()
   initFolder(folder)
   const data = dataFolderOf(folder)
+  if (!isEmpty) seedCluster(join(data, databaseFolder))
   const started: Cli[] = []
   onTestFinished(async () => {
     for (const cli of started) if (cli.alive()) cli.signal('SIGTERM')

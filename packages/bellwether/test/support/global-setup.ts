@@ -5,5 +5,6 @@ import { startCluster } from './postgres.js'
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const cluster = await startCluster()
   project.provide('postgresUrl', cluster.url)
+  project.provide('clusterSeed', cluster.seed)
   return () => cluster.remove()
 }

@@ -2,9 +2,11 @@
  * PostgreSQL for tests: one cluster per run (global-setup.ts) and one database per test file, a copy of a migrated template. The shared
  * cluster does not wait for the disk; a test that crashes servers starts its own (own-postgres.ts).
  */
+import { execFileSync } from 'node:child_process'
+import { mkdirSync } from 'node:fs'
 import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import pg from 'pg'
 import { inject } from 'vitest'
 import { migrate } from '../../src/kernel/schema/migrate.js'
@@ -17,6 +19,8 @@ import { quietLog } from './quiet-log.js'
 declare module 'vitest' {
   interface ProvidedContext {
     readonly postgresUrl: string
+    /** The files of a migrated cluster that does not run. */
+    readonly clusterSeed: string
   }
 }
 
@@ -37,19 +41,51 @@ const fast: Settings = {
   max_prepared_transactions: '8',
 }
 
-/** Starts the shared cluster; `remove` stops it and removes its folder. */
-export async function startCluster(): Promise<{ readonly url: string; readonly remove: () => Promise<void> }> {
+interface TestCluster {
+  readonly url: string
+  readonly seed: string
+  readonly remove: () => Promise<void>
+}
+
+/** Starts the shared cluster; `remove` stops it and removes its folder. `seed` is a copy of its files before it got databases. */
+export async function startCluster(): Promise<TestCluster> {
   const folder = await testFolder()
-  const embedded = await startEmbedded({ dataDir: join(folder, 'postgres'), settings: fast, log: quietLog })
-  await createTemplate(embedded.url)
+  const seed = join(folder, 'seed')
+  const options = { dataDir: join(folder, 'postgres'), log: quietLog }
+  const first = await startEmbedded({ ...options, settings: fast })
+  const db = await openDatabase({ url: first.url, poolSize: 1 })
+  // Servers with other settings use the copies, too. The system outlives every server that a test kills.
+  await db.query({ text: "alter system set fsync = 'off'" })
+  await migrate(db)
+  await db.close()
+  await first.stop()
+  copyCluster(join(options.dataDir, 'cluster'), seed)
+  const embedded = await startEmbedded({ ...options, settings: fast })
+  // Migrating takes longer than copying. A database that is copied has no sessions.
+  const { href } = Object.assign(new URL(embedded.url), { pathname: '/postgres' })
+  await asAdmin(href, `create database ${template} template ${new URL(embedded.url).pathname.slice(1)}`)
   return {
     url: embedded.url,
+    seed,
     remove: async () => {
       await embedded.stop()
       await rm(folder, { recursive: true, force: true })
     },
   }
 }
+
+/**
+ * Gives the folder of an embedded database the files of a migrated cluster, which does not wait for the disk: creating and migrating one takes
+ * longer. Tests of the first start create theirs.
+ */
+export function seedCluster(dataDir: string): void {
+  mkdirSync(dirname(dataDir), { recursive: true, mode: 0o711 })
+  mkdirSync(dataDir, { mode: 0o700 })
+  copyCluster(inject('clusterSeed'), join(dataDir, 'cluster'))
+}
+
+// node does not copy owners.
+const copyCluster = (from: string, to: string) => execFileSync('cp', ['-a', '--reflink=auto', from, to])
 
 /** Creates a folder under /tmp, which the account of the server can reach. */
 export function testFolder(): Promise<string> {
@@ -75,19 +111,8 @@ export async function freshDatabase({ empty = false, ...options }: FreshOptions 
   }
 }
 
+/** The template of `freshDatabase`. */
 const template = 'migrated'
-
-/** Creates the template of `freshDatabase`: migrating takes longer than copying. */
-async function createTemplate(adminUrl: string): Promise<void> {
-  const { url } = await createDatabase(adminUrl)
-  const db = await openDatabase({ url, poolSize: 1 })
-  try {
-    await migrate(db)
-  } finally {
-    await db.close()
-  }
-  await asAdmin(adminUrl, `alter database ${new URL(url).pathname.slice(1)} rename to ${template}`)
-}
 
 async function createDatabase(adminUrl: string, copied?: string): Promise<TestDatabase> {
   const name = `test_${crypto.randomUUID().replaceAll('-', '')}`

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { startEmbedded } from '../../../src/ports/database/embedded.js'
 import { freePort } from '../nats.js'
-import { testFolder } from '../postgres.js'
+import { seedCluster, testFolder } from '../postgres.js'
 import { quietLog } from '../quiet-log.js'
 
 export interface OwnPostgres {
@@ -29,6 +29,7 @@ export async function startOwnPostgres({ durable = false } = {}): Promise<OwnPos
     settings: durable ? {} : { fsync: 'off', full_page_writes: 'off' },
     log: quietLog,
   }
+  if (!durable) seedCluster(options.dataDir)
   let server = await startEmbedded(options)
   let dead = false
 
