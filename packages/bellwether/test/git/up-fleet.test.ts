@@ -1,13 +1,13 @@
 /** A short form of `npm run worktrees`. */
 import { expect, it } from 'vitest'
 import { temporaryFolder } from '../support/git-repository.js'
-import { thorough, today } from '../support/thorough.js'
+import { isToday, thorough } from '../support/thorough.js'
 import { runFleet } from './up-fleet.js'
 
 const load = thorough ? { agents: 8, tasks: 40, kills: 20 } : { agents: 3, tasks: 6, kills: 3 }
 
 // It takes about half a minute of CPU time.
-it.runIf(thorough || today % 2 === 1)(
+it.runIf(isToday('worktrees'))(
   `${load.tasks} tasks of ${load.agents} agents on one repository, with ${load.kills} kills of workers, guardians and up, reach the base exactly once and leave nothing behind`,
   { timeout: 900_000 },
   async () => {

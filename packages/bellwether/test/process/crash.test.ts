@@ -24,7 +24,7 @@ async function startLoadedFleet(bell: 'notify' | 'nats') {
   return { load, fleet }
 }
 
-// topology.test.ts kills processes with the nats bell in every run.
+// topology.test.ts kills processes with the nats bell, every fourth day.
 describe.each(thorough ? (['notify', 'nats'] as const) : (['notify'] as const))('with the %s bell', (bell) => {
   it('[T1.6] [W2.1] ends every turn once while workers and PMOs are killed under load', async () => {
     const { load, fleet } = await startLoadedFleet(bell)

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest'
 import { openFakeProvider, type FakeRequest } from '../support/agents/fake-openai.js'
 import { testFolder } from '../support/postgres.js'
 import { runCli, type Cli } from '../support/process.js'
-import { thorough, today } from '../support/thorough.js'
+import { isToday } from '../support/thorough.js'
 import { until } from '../support/until.js'
 import { isAlive } from '../support/folder.js'
 
@@ -116,7 +116,7 @@ it('the demo runs to its end after a kill and an interrupt, with no turn stuck o
 })
 
 // It takes more than a minute of CPU time.
-it.runIf(thorough || today % 2 === 0)(
+it.runIf(isToday('chaos'))(
   'after one round of every chaos fault and poison turn all healthy turns have succeeded, the view equals the disk and no process is left',
   // A turn that kills its worker ends after several lives of a worker, which takes minutes on a busy machine.
   { timeout: 900_000 },

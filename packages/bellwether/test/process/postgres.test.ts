@@ -2,8 +2,9 @@ import { expect, it, onTestFinished } from 'vitest'
 import { startFleet } from '../support/processes/fleet.js'
 import { doubledEffects, startLoad } from '../support/processes/load.js'
 import { startOwnPostgres } from '../support/processes/own-postgres.js'
+import { isToday } from '../support/thorough.js'
 
-it('[T1.6] ends every turn once while PostgreSQL is killed twice under load', async () => {
+it.runIf(isToday('servers'))('[T1.6] ends every turn once while PostgreSQL is killed twice under load', async () => {
   const postgres = await startOwnPostgres({ durable: true })
   onTestFinished(() => postgres.stop())
   const load = await startLoad({ url: postgres.url })
