@@ -7,7 +7,10 @@ import { defineConfig } from 'vitest/config'
 // As node resolves, without `module`: what packages keep under it is made for bundlers, and node cannot read some of it.
 const conditions = ['@bellwether/source', 'node', 'development|production']
 
-export const sharedFiles = ['src/**/*.test.ts', 'test/kernel/**/*.test.ts', 'test/board/**/*.test.ts']
+// view/large.test.ts replaces a module, which other files of its process have loaded.
+export const sharedFiles = ['src', 'test/{board,http,kernel,view,watchdog}'].map(
+  (folder) => `${folder}/**/!(large).test.ts`,
+)
 
 export const common = {
   resolve: { conditions },

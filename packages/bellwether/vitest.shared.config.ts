@@ -1,6 +1,6 @@
 /**
- * Tests of pure code beside the source, and tests of kernel and board. Their files share processes, because most of their time would go
- * into imports. They leave nothing behind in the process: no environment variables, listeners or timers.
+ * Tests of pure code beside the source, and of rooms whose tests start no processes that outlive them. Their files share processes, because
+ * most of their time would go into imports. They leave nothing behind in the process: no environment variables, listeners or timers.
  */
 import { defineConfig } from 'vitest/config'
 import { common, sharedFiles } from './vitest.config.js'

@@ -5,6 +5,7 @@ export default defineConfig({
   test: {
     name: 'protocol',
     pool: 'forks',
+    isolate: false,
     include: ['src/**/*.test.ts'],
     setupFiles: ['../../scripts/property-seed.ts'],
     testTimeout: 600_000,
