@@ -37,7 +37,7 @@ const fast: Settings = {
   fsync: 'off',
   synchronous_commit: 'off',
   full_page_writes: 'off',
-  max_connections: '400',
+  max_connections: '600',
   max_prepared_transactions: '8',
 }
 
