@@ -1,6 +1,6 @@
 /** The public part of the engine: open a world, run scenarios in it, read the findings. */
 export { forEachCrashPoint } from './crash-points.js'
-export type { Body } from './fibers.js'
+export type { Body } from './fibres.js'
 export type { Fibre } from './fibre.js'
 export { findingText, type Finding, type Invariant } from './finding.js'
 export { arbitraryPlan, noFaults, type Plan } from './plan.js'

@@ -8,7 +8,7 @@ import type { Clock, Random } from '@bellwether/base'
 import type { Queryable } from '../../src/ports/database/database.js'
 import { uuidv7, type Ids } from '../../src/ports/ids.js'
 import { SimulatedBell } from './bell.js'
-import { Fibers, type Body, type SpawnOptions } from './fibers.js'
+import { Fibres, type Body, type SpawnOptions } from './fibres.js'
 import { FaultBook, type Hit } from './faults.js'
 import { virtualClock } from './fibre.js'
 import { broken, type Finding, type Invariant } from './finding.js'
@@ -65,7 +65,7 @@ export async function run(world: World, scenario: Scenario, options: RunOptions)
   const faults = new FaultBook(plan)
   const ids = uuidv7(virtualClock(time), random.fork('ids'))
   const bell = new SimulatedBell(random.fork('bell'), () => (faults.calm ? undefined : plan.bell))
-  const fibers = new Fibers({ control: world.control, time, bell, ids, random })
+  const fibres = new Fibres({ control: world.control, time, bell, ids, random })
   const choose = typeof schedule === 'function' ? schedule : replay(schedule)
   const maxSteps = options.maxSteps ?? defaultMaxSteps
   await world.reset(time.wallUs)
@@ -76,27 +76,27 @@ export async function run(world: World, scenario: Scenario, options: RunOptions)
       clock: virtualClock(time),
       ids,
       random: random.fork('stage'),
-      spawn: (name, body, how) => fibers.spawn(name, body, how),
+      spawn: (name, body, how) => fibres.spawn(name, body, how),
     })
-    await fibers.settle()
-    steps = await stepUntilDone({ world, fibers, time, faults, choose, always, maxSteps })
+    await fibres.settle()
+    steps = await stepUntilDone({ world, fibres, time, faults, choose, always, maxSteps })
   } finally {
-    await fibers.leave()
+    await fibres.leave()
   }
-  fibers.finding ??= await broken(world.db, [...always, ...atEnd])
+  fibres.finding ??= await broken(world.db, [...always, ...atEnd])
   return {
-    finding: fibers.finding,
-    trace: fibers.trace,
-    hash: createHash('sha256').update(fibers.trace.join('\n')).digest('hex').slice(0, 16),
+    finding: fibres.finding,
+    trace: fibres.trace,
+    hash: createHash('sha256').update(fibres.trace.join('\n')).digest('hex').slice(0, 16),
     steps,
-    yields: new Map(fibers.strands.map(({ name, arrivals }) => [name, arrivals])),
+    yields: new Map(fibres.strands.map(({ name, arrivals }) => [name, arrivals])),
     simulatedMs: time.monotonicUs / 1000,
   }
 }
 
 interface Course {
   readonly world: World
-  readonly fibers: Fibers
+  readonly fibres: Fibres
   readonly time: VirtualTime
   readonly faults: FaultBook
   readonly choose: Strategy
@@ -105,25 +105,25 @@ interface Course {
 }
 
 async function stepUntilDone(course: Course): Promise<number> {
-  const { world, fibers, time, faults, choose, always, maxSteps } = course
+  const { world, fibres, time, faults, choose, always, maxSteps } = course
   let step = 0
-  while (fibers.finding === undefined && fibers.busy) {
+  while (fibres.finding === undefined && fibres.busy) {
     faults.step = step
-    const chosen = pick(enabled(fibers, time, step), choose, step)
-    const hits = faults.due(fibers.strands, chosen?.strand)
+    const chosen = pick(enabled(fibres, time, step), choose, step)
+    const hits = faults.due(fibres.strands, chosen?.strand)
     for (const hit of hits) await strike(course, hit)
     if (hits.length > 0) continue
     if (chosen !== undefined) {
-      await fibers.step(chosen.strand, chosen.option)
-      if (chosen.option.label === 'commit') fibers.finding ??= await broken(world.db, always)
+      await fibres.step(chosen.strand, chosen.option)
+      if (chosen.option.label === 'commit') fibres.finding ??= await broken(world.db, always)
     } else {
-      const atUs = nextTimer(fibers, time)
-      if (atUs === undefined) fibers.finding ??= { kind: 'stuck', fibres: fibers.alive.map(({ name }) => name) }
+      const atUs = nextTimer(fibres, time)
+      if (atUs === undefined) fibres.finding ??= { kind: 'stuck', fibres: fibres.alive.map(({ name }) => name) }
       else await passTime(course, 'pass', atUs - time.monotonicUs)
     }
     // Waiting counts too: time could pass without end for a client that gets no answer.
     step += 1
-    if (step >= maxSteps) fibers.finding ??= { kind: 'endless', steps: step }
+    if (step >= maxSteps) fibres.finding ??= { kind: 'endless', steps: step }
   }
   return step
 }
@@ -133,11 +133,11 @@ interface Move {
   readonly option: Option
 }
 
-function enabled(fibers: Fibers, time: VirtualTime, step: number): Move[] {
-  const all = fibers.alive.flatMap((strand) => strand.options().map((option) => ({ strand, option })))
+function enabled(fibres: Fibres, time: VirtualTime, step: number): Move[] {
+  const all = fibres.alive.flatMap((strand) => strand.options().map((option) => ({ strand, option })))
   const prompt = all.filter(({ strand }) => strand.slowUntil <= step)
   // While a fibre is slow, time passes for sleeping fibres; when none sleeps, the slow fibre continues.
-  return prompt.length > 0 || nextTimer(fibers, time) !== undefined ? prompt : all
+  return prompt.length > 0 || nextTimer(fibres, time) !== undefined ? prompt : all
 }
 
 function pick(moves: readonly Move[], choose: Strategy, step: number): Move | undefined {
@@ -150,22 +150,22 @@ function pick(moves: readonly Move[], choose: Strategy, step: number): Move | un
   ]
 }
 
-function nextTimer(fibers: Fibers, time: VirtualTime): number | undefined {
-  const later = fibers.alive
+function nextTimer(fibres: Fibres, time: VirtualTime): number | undefined {
+  const later = fibres.alive
     .flatMap(({ timers }) => timers.map(({ atUs }) => atUs))
     .filter((atUs) => atUs > time.monotonicUs)
   return later.length === 0 ? undefined : Math.min(...later)
 }
 
 async function strike(course: Course, { strand, fault }: Hit): Promise<void> {
-  if (fault.kind === 'crash' && strand.alive) await course.fibers.crash(strand)
+  if (fault.kind === 'crash' && strand.alive) await course.fibres.crash(strand)
   else if (fault.kind === 'clock-jump') await passTime(course, 'jump', fault.ms * 1000)
   else if (fault.kind === 'time-passes') await passTime(course, 'pass', fault.ms * 1000)
-  else course.fibers.trace.push(`! ${strand.name} is to be hit by ${fault.kind}`)
+  else course.fibres.trace.push(`! ${strand.name} is to be hit by ${fault.kind}`)
 }
 
-async function passTime({ world, fibers, time }: Course, how: 'pass' | 'jump', us: number): Promise<void> {
+async function passTime({ world, fibres, time }: Course, how: 'pass' | 'jump', us: number): Promise<void> {
   time[how](us)
-  fibers.trace.push(`! time ${how === 'pass' ? 'passes' : 'jumps'} ${us / 1000} ms`)
+  fibres.trace.push(`! time ${how === 'pass' ? 'passes' : 'jumps'} ${us / 1000} ms`)
   await world.db.query({ name: 'sim-clock', text: `select setval('sim.clock', $1)`, values: [time.wallUs] })
 }

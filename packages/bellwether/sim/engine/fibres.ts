@@ -30,7 +30,7 @@ export interface Ports {
   readonly random: Prng
 }
 
-export class Fibers {
+export class Fibres {
   readonly strands: Strand[] = []
   readonly trace: string[] = []
   finding: Finding | undefined
