@@ -5,7 +5,7 @@
 import { lstatSync, realpathSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { hasCode, isDeeper, isObject, type JsonObject, objectOf, parseJson, textOrJson } from '@bellwether/base'
-import { loadSettings } from '../../settings/load.js'
+import { loadSettings, settingsFile } from '../../settings/load.js'
 import { settingRows, type Settings } from '../../settings/schema.js'
 import { commandLine } from '../../worker/executors/presets.js'
 import { readAgentFile } from '../../worker/roster/agent-file.js'
@@ -15,7 +15,7 @@ import { isInside } from '../data-folder.js'
 import { readScheduleFile } from '../../pmo/schedules/schedule-file.js'
 import { isLoopback } from '../parts/listen.js'
 import { agentsFolder, configFolder, evalsFolder, mcpFile, schedulesFolder, toolsFile } from '../paths.js'
-import { hashOf, listControlFiles, pathOf, type ControlFiles, type ProjectFolders } from './files.js'
+import { hashOf, listControlFiles, pathOf, type ControlFiles, type ControlName, type ProjectFolders } from './files.js'
 
 const levelsMax = 64
 
@@ -42,13 +42,22 @@ export function effectsOf(files: ControlFiles, project: ProjectFolders, copy: st
     // A person decides about the whole text: to walk it needs more stack than there is.
     if (file.endsWith('.json') && isDeeper(parseJson(text), levelsMax))
       return [effect('runs', file, `what its text declares, which has more than ${levelsMax} levels`, text)]
-    if (file.startsWith(`${agentsFolder}/`)) return ofAgent(file, text)
-    if (file.startsWith(`${schedulesFolder}/`)) return ofSchedule(file, text)
-    if (file.startsWith(`${evalsFolder}/`)) return ofSuite(file, text)
-    if (file === mcpFile) return ofServers(text)
-    if (file === toolsFile) return ofTools(text)
-    return file.startsWith(`${configFolder}/`) ? ofPolicy(file, text) : ofSettings(file, project, copy)
+    const [name] = file.split('/') as [ControlName]
+    return effectsIn[name](file, text, project, copy)
   })
+}
+
+/** The compiler rejects a kind of control file without its effects. */
+const effectsIn: Readonly<
+  Record<ControlName, (file: string, text: string, project: ProjectFolders, copy: string) => readonly Effect[]>
+> = {
+  [settingsFile]: (file, _text, project, copy) => ofSettings(file, project, copy),
+  [mcpFile]: (_file, text) => ofServers(text),
+  [toolsFile]: (_file, text) => ofTools(text),
+  [agentsFolder]: ofAgent,
+  [configFolder]: ofPolicy,
+  [schedulesFolder]: ofSchedule,
+  [evalsFolder]: ofSuite,
 }
 
 function ofAgent(file: string, text: string): Effect[] {

@@ -43,13 +43,15 @@ const fileMaxBytes = 1_048_576 + 1
 // More files mean that the folder is the wrong one; the reader of the agents folder has the same limit and reports it.
 const filesMax = 1_100
 
-const single = [settingsFile, mcpFile, toolsFile]
-const folders: readonly (readonly [name: string, ext: string])[] = [
+const single = [settingsFile, mcpFile, toolsFile] as const
+const folders = [
   [agentsFolder, '.md'],
   [configFolder, '.json'],
   [schedulesFolder, '.toml'],
   [evalsFolder, '.toml'],
-]
+] as const
+/** A control file by its name, or the folder that it is in. */
+export type ControlName = (typeof single)[number] | (typeof folders)[number][0]
 
 /** The agents file as a path in the project. Throws for a file outside: agents of other projects could change it. */
 export function agentsFileIn(folder: string, file: string | undefined): string | undefined {
