@@ -97,6 +97,22 @@ export async function ifOffered<T, Instead>(answer: Promise<T>, instead: Instead
   }
 }
 
+interface QueryContext {
+  readonly signal: AbortSignal
+}
+
+/** The function of a query that asks a route. The query's signal ends the request. */
+export const asks =
+  <Key extends RouteKey>(route: Key, options: Options<Key>) =>
+  ({ signal }: QueryContext) =>
+    ask(route, { ...options, signal })
+
+/** The same, with what `ifOffered` returns in place of a route that the server does not offer. */
+export const asksIfOffered =
+  <Key extends RouteKey, Instead>(route: Key, options: Options<Key>, instead: Instead) =>
+  ({ signal }: QueryContext) =>
+    ifOffered(ask(route, { ...options, signal }), instead)
+
 function read(text: string): unknown {
   try {
     return text === '' ? undefined : JSON.parse(text)

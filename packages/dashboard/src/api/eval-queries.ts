@@ -1,7 +1,7 @@
 /** The queries and mutations of the evaluation pages. */
 import type { QueryOf } from '@bellwether/protocol/http'
 import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query'
-import { ask } from './client.js'
+import { ask, asks } from './client.js'
 
 const casesPage = 100
 const runsShown = 50
@@ -9,20 +9,18 @@ const runsShown = 50
 export const evalsQuery = (project: string) =>
   queryOptions({
     queryKey: ['evals', project],
-    queryFn: ({ signal }) => ask('GET /projects/:project/evals', { params: { project }, signal, expects: 'suites' }),
+    queryFn: asks('GET /projects/:project/evals', { params: { project }, expects: 'suites' }),
     refetchInterval: 10_000,
   })
 
 export const evalRunsQuery = (project: string) =>
   queryOptions({
     queryKey: ['evals', project, 'runs'],
-    queryFn: ({ signal }) =>
-      ask('GET /projects/:project/eval-runs', {
-        params: { project },
-        query: { limit: runsShown },
-        signal,
-        expects: 'runs',
-      }),
+    queryFn: asks('GET /projects/:project/eval-runs', {
+      params: { project },
+      query: { limit: runsShown },
+      expects: 'runs',
+    }),
     refetchInterval: 5_000,
   })
 
@@ -60,12 +58,10 @@ export const evalCasesQuery = (project: string, run: string, shown: Shown, isOpe
 export const evalCaseQuery = (project: string, run: string, number: number) =>
   queryOptions({
     queryKey: ['evals', project, 'run', run, 'case', number],
-    queryFn: ({ signal }) =>
-      ask('GET /projects/:project/eval-runs/:run/results/:number', {
-        params: { project, run, number: String(number) },
-        signal,
-        expects: 'results',
-      }),
+    queryFn: asks('GET /projects/:project/eval-runs/:run/results/:number', {
+      params: { project, run, number: String(number) },
+      expects: 'results',
+    }),
   })
 
 export const startEval = (project: string, suite: string) =>

@@ -1,5 +1,4 @@
 /** What a person can change from the pages. Each is one request; the caller refetches to see the effect. */
-import { defined } from '@bellwether/base'
 import { random } from '../ports/random.js'
 import { ask, Problem } from './client.js'
 import { session } from './session.js'
@@ -136,5 +135,4 @@ export const moveTask = (task: string, action: TaskAction, reason: string, comme
 /** A repeated request changes no task twice, if it names when each last changed. */
 export const bulkTasks = (body: BulkTasks) => ask('POST /board/tasks/bulk', { body, expects: 'rows' })
 
-export const pauseBoard = (isPaused: boolean, reason?: string) =>
-  ask('POST /board/control', { body: { paused: isPaused, ...defined({ reason }) } })
+export const pauseBoard = (isPaused: boolean) => ask('POST /board/control', { body: { paused: isPaused } })

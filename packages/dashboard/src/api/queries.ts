@@ -10,14 +10,10 @@ import type { TrendRangeName } from '@bellwether/protocol/trends'
 import { recent } from '../live/recent.js'
 import { needsPerson } from '../model/board.js'
 import { patchAgents } from '../live/patch.js'
-import { ask, ifOffered, serverNowMs } from './client.js'
+import { ask, asks, asksIfOffered, ifOffered, serverNowMs } from './client.js'
 import type { Agent, Agents, Choice, Health, Task } from './types.js'
 
-export const meQuery = queryOptions({
-  queryKey: ['me'],
-  queryFn: ({ signal }) => ask('GET /me', { signal }),
-  staleTime: Infinity,
-})
+export const meQuery = queryOptions({ queryKey: ['me'], queryFn: asks('GET /me', {}), staleTime: Infinity })
 
 export async function listProjects(signal?: AbortSignal): Promise<readonly string[]> {
   const answer = ask('GET /projects', { signal, expects: 'projects' })
@@ -64,10 +60,11 @@ export const agentsQuery = (project: string) =>
 export const workersQuery = (project: string) =>
   queryOptions({
     queryKey: ['workers', project],
-    queryFn: ({ signal }) =>
-      ifOffered(ask('GET /projects/:project/workers', { params: { project }, signal, expects: 'workers' }), {
-        workers: undefined,
-      }),
+    queryFn: asksIfOffered(
+      'GET /projects/:project/workers',
+      { params: { project }, expects: 'workers' },
+      { workers: undefined },
+    ),
     refetchInterval: 10_000,
   })
 
@@ -149,8 +146,7 @@ export const turnQuery = (project: string, turn: string) =>
 export const spansQuery = (project: string, turn: string, isOver: boolean | undefined) =>
   queryOptions({
     queryKey: ['spans', project, turn],
-    queryFn: ({ signal }) =>
-      ask('GET /projects/:project/turns/:turn/spans', { params: { project, turn }, signal, expects: 'spans' }),
+    queryFn: asks('GET /projects/:project/turns/:turn/spans', { params: { project, turn }, expects: 'spans' }),
     refetchInterval: isOver === false ? 5_000 : false,
   })
 
@@ -158,15 +154,14 @@ export const spansQuery = (project: string, turn: string, isOver: boolean | unde
 export const turnChangesQuery = (project: string, turn: string) =>
   queryOptions({
     queryKey: ['turn-changes', project, turn],
-    queryFn: ({ signal }) =>
-      ask('GET /projects/:project/turns/:turn/changes', { params: { project, turn }, signal, expects: 'files' }),
+    queryFn: asks('GET /projects/:project/turns/:turn/changes', { params: { project, turn }, expects: 'files' }),
     staleTime: Infinity,
   })
 
 export const replayQuery = (project: string, turn: string) =>
   queryOptions({
     queryKey: ['replay', project, turn],
-    queryFn: ({ signal }) => ask('GET /projects/:project/turns/:turn/replay', { params: { project, turn }, signal }),
+    queryFn: asks('GET /projects/:project/turns/:turn/replay', { params: { project, turn } }),
     // The trail of an ended turn never changes.
     staleTime: Infinity,
   })
@@ -177,7 +172,7 @@ export const exportTurn = (project: string, turn: string) =>
 export const cardQuery = (project: string, card: string) =>
   queryOptions({
     queryKey: ['card', project, card],
-    queryFn: ({ signal }) => ask('GET /projects/:project/cards/:card', { params: { project, card }, signal }),
+    queryFn: asks('GET /projects/:project/cards/:card', { params: { project, card } }),
     // Cards never change.
     staleTime: Infinity,
   })
@@ -185,25 +180,21 @@ export const cardQuery = (project: string, card: string) =>
 export const schedulesQuery = (project: string) =>
   queryOptions({
     queryKey: ['schedules', project],
-    queryFn: ({ signal }) =>
-      ask('GET /projects/:project/schedules', {
-        params: { project },
-        query: { limit: 500 },
-        signal,
-        expects: 'schedules',
-      }),
+    queryFn: asks('GET /projects/:project/schedules', {
+      params: { project },
+      query: { limit: 500 },
+      expects: 'schedules',
+    }),
     refetchInterval: 10_000,
   })
 
 export const scheduleQuery = (project: string, schedule: string) =>
   queryOptions({
     queryKey: ['schedules', project, schedule],
-    queryFn: ({ signal }) =>
-      ask('GET /projects/:project/schedules/:schedule', {
-        params: { project, schedule },
-        signal,
-        expects: 'next_fires',
-      }),
+    queryFn: asks('GET /projects/:project/schedules/:schedule', {
+      params: { project, schedule },
+      expects: 'next_fires',
+    }),
     refetchInterval: 10_000,
   })
 
@@ -225,8 +216,7 @@ export const firesQuery = (project: string, schedule: string) =>
 export const trendsQuery = (project: string, range: TrendRangeName, agent: string | undefined) =>
   queryOptions({
     queryKey: ['trends', project, range, agent ?? ''],
-    queryFn: ({ signal }) =>
-      ask('GET /projects/:project/trends', { params: { project }, query: { range, agent }, signal, expects: 'charts' }),
+    queryFn: asks('GET /projects/:project/trends', { params: { project }, query: { range, agent }, expects: 'charts' }),
     placeholderData: keepPreviousData,
     // The PMO counts every 15 s.
     refetchInterval: 15_000,
@@ -235,32 +225,22 @@ export const trendsQuery = (project: string, range: TrendRangeName, agent: strin
 export const questionsQuery = (project: string) =>
   queryOptions({
     queryKey: ['questions', project],
-    queryFn: ({ signal }) =>
-      ifOffered(
-        ask('GET /projects/:project/questions', {
-          params: { project },
-          query: { limit: 500 },
-          signal,
-          expects: 'questions',
-        }),
-        { questions: [] },
-      ),
+    queryFn: asksIfOffered(
+      'GET /projects/:project/questions',
+      { params: { project }, query: { limit: 500 }, expects: 'questions' },
+      { questions: [] },
+    ),
     refetchInterval: 10_000,
   })
 
 export const approvalsQuery = (project: string) =>
   queryOptions({
     queryKey: ['approvals', project],
-    queryFn: ({ signal }) =>
-      ifOffered(
-        ask('GET /projects/:project/approvals', {
-          params: { project },
-          query: { limit: 500 },
-          signal,
-          expects: 'approvals',
-        }),
-        { approvals: [] },
-      ),
+    queryFn: asksIfOffered(
+      'GET /projects/:project/approvals',
+      { params: { project }, query: { limit: 500 }, expects: 'approvals' },
+      { approvals: [] },
+    ),
     // A program that asks while its turn runs causes no event.
     refetchInterval: 5_000,
   })
@@ -268,11 +248,11 @@ export const approvalsQuery = (project: string) =>
 export const grantsQuery = (project: string) =>
   queryOptions({
     queryKey: ['grants', project],
-    queryFn: ({ signal }) =>
-      ifOffered(
-        ask('GET /projects/:project/grants', { params: { project }, query: { limit: 500 }, signal, expects: 'grants' }),
-        { grants: [] },
-      ),
+    queryFn: asksIfOffered(
+      'GET /projects/:project/grants',
+      { params: { project }, query: { limit: 500 }, expects: 'grants' },
+      { grants: [] },
+    ),
     refetchInterval: 30_000,
   })
 
@@ -341,13 +321,13 @@ export const boardQuery = (filter: TaskFilter = {}) =>
 export const taskQuery = (task: string) =>
   queryOptions({
     queryKey: ['task', task],
-    queryFn: ({ signal }) => ask('GET /board/tasks/:task', { params: { task }, signal, expects: 'runs' }),
+    queryFn: asks('GET /board/tasks/:task', { params: { task }, expects: 'runs' }),
     refetchInterval: 10_000,
   })
 
 export const checksQuery = queryOptions({
   queryKey: ['checks'],
-  queryFn: ({ signal }) => ifOffered(ask('GET /board/checks', { signal, expects: 'checks' }), { checks: [] }),
+  queryFn: asksIfOffered('GET /board/checks', { expects: 'checks' }, { checks: [] }),
 })
 
 const noComponents: Health = {
@@ -357,12 +337,12 @@ const noComponents: Health = {
 
 export const quotasQuery = queryOptions({
   queryKey: ['quotas'],
-  queryFn: ({ signal }) => ifOffered(ask('GET /quotas', { signal, expects: 'holds' }), { holds: [], limits: [] }),
+  queryFn: asksIfOffered('GET /quotas', { expects: 'holds' }, { holds: [], limits: [] }),
   refetchInterval: 5_000,
 })
 
 export const healthQuery = queryOptions({
   queryKey: ['health'],
-  queryFn: ({ signal }) => ifOffered(ask('GET /health/components', { signal, expects: 'components' }), noComponents),
+  queryFn: asksIfOffered('GET /health/components', { expects: 'components' }, noComponents),
   refetchInterval: 5_000,
 })

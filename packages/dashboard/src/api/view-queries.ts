@@ -1,11 +1,11 @@
 /** The queries of the workspace page. A folder is read when it is opened. */
 import { keepPreviousData, queryOptions } from '@tanstack/react-query'
-import { ask, ifOffered } from './client.js'
+import { ask, asks, asksIfOffered } from './client.js'
 import type { Entry, ViewStats } from './types.js'
 
 export const viewsQuery = queryOptions({
   queryKey: ['views'],
-  queryFn: ({ signal }) => ifOffered(ask('GET /views', { signal, expects: 'views' }), { views: [] }),
+  queryFn: asksIfOffered('GET /views', { expects: 'views' }, { views: [] }),
   refetchInterval: 15_000,
 })
 
@@ -21,15 +21,14 @@ export const statsQuery = (view: string) =>
 export const sessionsQuery = (view: string) =>
   queryOptions({
     queryKey: ['view', view, 'sessions'],
-    queryFn: ({ signal }) => ask('GET /views/:view/sessions', { params: { view }, signal, expects: 'sessions' }),
+    queryFn: asks('GET /views/:view/sessions', { params: { view }, expects: 'sessions' }),
     refetchInterval: 5_000,
   })
 
 export const blindSpotsQuery = (view: string, source: string | undefined) =>
   queryOptions({
     queryKey: ['view', view, 'blind-spots', source ?? ''],
-    queryFn: ({ signal }) =>
-      ask('GET /views/:view/blind-spots', { params: { view }, query: { source }, signal, expects: 'deletions' }),
+    queryFn: asks('GET /views/:view/blind-spots', { params: { view }, query: { source }, expects: 'deletions' }),
     refetchInterval: 15_000,
   })
 
@@ -52,13 +51,11 @@ const foundMax = 500
 export const searchQuery = (view: string, source: string | undefined, words: string) =>
   queryOptions({
     queryKey: ['view', view, 'search', source ?? '', words],
-    queryFn: ({ signal }) =>
-      ask('GET /views/:view/search', {
-        params: { view },
-        query: { pattern: patternOf(words), limit: foundMax, source },
-        signal,
-        expects: 'results',
-      }),
+    queryFn: asks('GET /views/:view/search', {
+      params: { view },
+      query: { pattern: patternOf(words), limit: foundMax, source },
+      expects: 'results',
+    }),
     placeholderData: keepPreviousData,
   })
 
