@@ -11,9 +11,9 @@ export interface GitHistory {
   /** The commit that is checked out, or why there is none. */
   head(signal?: AbortSignal): Promise<{ readonly commit: string } | { readonly why: string }>
   /** The commit that was checked out at a time, as far as the repository remembers; or why it is unknown. */
-  headAt(at: Date, signal?: AbortSignal): Promise<{ readonly commit: string } | { readonly why: string }>
+  headAt(at: Date): Promise<{ readonly commit: string } | { readonly why: string }>
   /** Whether the repository has these commits: what no branch has is removed some day. Throws if git fails. */
-  hasCommits(commits: readonly string[], signal?: AbortSignal): Promise<boolean>
+  hasCommits(commits: readonly string[]): Promise<boolean>
   /** Files at a commit, by path. Null: too large, or not a file. Absent: the commit does not have it. Throws if git fails. */
   filesAt(commit: string, paths: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, Buffer | null>>
 }
@@ -70,11 +70,11 @@ export function gitHistory(root: string): GitHistory {
 
   return {
     head: (signal) => commitAt('HEAD', signal),
-    headAt: (at, signal) => commitAt(`HEAD@{${at.toISOString()}}`, signal),
+    headAt: (at) => commitAt(`HEAD@{${at.toISOString()}}`),
 
-    async hasCommits(commits, signal) {
+    async hasCommits(commits) {
       const names = commits.map((commit) => `${commit}^{commit}\n`).join('')
-      const found = (await run(['cat-file', '--batch-check=%(objecttype)'], names, signal)).toString()
+      const found = (await run(['cat-file', '--batch-check=%(objecttype)'], names)).toString()
       return found === 'commit\n'.repeat(commits.length)
     },
 

@@ -133,14 +133,8 @@ export function backoffMs({ backoff }: Pick<RetryPolicy, 'backoff'>, tries: numb
 export type RetryDecision = { readonly retry: true; readonly waitMs: number } | { readonly retry: false }
 
 /** Decides whether a call is retried after failed try number `tries`, and after which wait. */
-export function decideRetry(
-  policy: RetryPolicy,
-  tries: number,
-  failure: Failure,
-  chance: number,
-  idempotent = true,
-): RetryDecision {
-  if (!failure.retryable || tries >= policy.maxAttempts || (failure.inDoubt && !idempotent)) return { retry: false }
+export function decideRetry(policy: RetryPolicy, tries: number, failure: Failure, chance: number): RetryDecision {
+  if (!failure.retryable || tries >= policy.maxAttempts) return { retry: false }
   // A long requested wait is left to the caller's loop.
   if (failure.afterMs > policy.backoff.maxMs) return { retry: false }
   return { retry: true, waitMs: Math.max(failure.afterMs, backoffMs(policy, tries, chance)) }
@@ -150,8 +144,6 @@ export interface Call {
   readonly kind: CallKind
   /** Names the call in errors and the log. */
   readonly name: string
-  /** False: a try that may have taken effect (a timeout, a lost connection) is not retried. Default: true. */
-  readonly idempotent?: boolean
 }
 
 export interface RetryPorts {
@@ -176,7 +168,7 @@ export async function retryCall<T>(
       return await tryOnce(policy.timeoutMs[what.kind], what, call, tries, ports)
     } catch (error) {
       if (isAborted()) throw abortedCall(what, error)
-      const next = decideRetry(policy.retry, tries, classify(error), random.next(), what.idempotent)
+      const next = decideRetry(policy.retry, tries, classify(error), random.next())
       if (!next.retry) throw error
       log?.warn({ err: error, call: what.name, tries, waitMs: next.waitMs }, 'call failed and will be retried')
       await clock.sleep(next.waitMs, signal)

@@ -24,12 +24,10 @@ export interface TranscriptWriterOptions {
   readonly log: Log
   readonly random: Pick<Random, 'next'>
   readonly maxBytes: number
-  /** How long an entry waits for others. */
-  readonly waitMs?: number
 }
 
-// Live to a person, and at most five statements per second and worker.
-const waitDefaultMs = 200
+// How long an entry waits for others: live to a person, and at most five statements per second and worker.
+const waitMs = 200
 // While the database is unavailable.
 const retryMs = 1_000
 // Per statement. A turn that prints without end stores at most 1.3 MB per second and takes no room from the others.
@@ -60,7 +58,7 @@ interface TurnEntries {
 }
 
 export function openTranscriptWriter(options: TranscriptWriterOptions): TranscriptWriter {
-  const { kernel, clock, log, random, maxBytes, waitMs = waitDefaultMs } = options
+  const { kernel, clock, log, random, maxBytes } = options
   const turns = new Map<string, TurnEntries>()
   let chars = 0
   let running: Promise<void> | undefined

@@ -27,7 +27,7 @@ export const scheduleName = z
   .string()
   .regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, 'must be 1 to 64 of the characters a-z, 0-9, _ and -')
 
-const most = (max: number, fallback: number) => z.number().int().min(1).max(max).default(fallback)
+const most = z.number().int().min(1).max(100).default(10)
 
 const fields = {
   description: text(500).optional(),
@@ -46,14 +46,14 @@ const fields = {
     .enum(missedPolicies)
     .default('latest')
     .describe('instants that passed while no PMO ran: start none, the latest, or the newest `missed_max` of them'),
-  missed_max: most(100, 10),
+  missed_max: most,
   overlap: z
     .enum(overlapPolicies)
     .default('skip')
     .describe(
       'if an earlier turn or task of the schedule is open: skip the instant, start it while fewer than `queue_max` are open, or stop the earlier turn and start this one',
     ),
-  queue_max: most(100, 10),
+  queue_max: most,
   agent: token.optional().describe('starts a turn of this agent'),
   instruction: longText.min(1).optional(),
   session_id: id.optional(),

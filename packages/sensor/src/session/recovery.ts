@@ -41,7 +41,7 @@ export const persistentAt = 5
 
 type Rule = (failure: Failure) => Recovery
 
-const at = (next: Recovery['next'], pauseMs = 0): Recovery => ({ next, pauseMs, isCritical: false })
+const atOnce = (next: Recovery['next']): Recovery => ({ next, pauseMs: 0, isCritical: false })
 
 function backOff({ consecutive }: Failure): Recovery {
   const isCritical = consecutive >= persistentAt
@@ -51,14 +51,14 @@ function backOff({ consecutive }: Failure): Recovery {
 
 /** V1.6 and V5.2. */
 const table: Readonly<Record<FailureKind, Rule>> = {
-  session_obsolete: () => at('retry'),
-  cancelled: ({ stopping }) => at(stopping ? 'end' : 'continue'),
+  session_obsolete: () => atOnce('retry'),
+  cancelled: ({ stopping }) => atOnce(stopping ? 'end' : 'continue'),
   task_crash: backOff,
   runtime_error: backOff,
 }
 
 export function recoveryFor(failure: Failure): Recovery {
-  if (failure.stopping && failure.kind !== 'cancelled') return at('end')
+  if (failure.stopping && failure.kind !== 'cancelled') return atOnce('end')
   return table[failure.kind](failure)
 }
 

@@ -25,7 +25,6 @@ export interface RootWatcherOptions {
   readonly exclude?: readonly string[]
   /** Maximum watched directories; default 50,000, at most 80 % of the kernel's limit. */
   readonly watchMax?: number
-  readonly hotSeconds?: number
   readonly pollSeconds?: number
   readonly busRows?: number
   /** Requires the root to be a mount point, also at the start. */
@@ -56,6 +55,8 @@ export interface RootWatcher {
 // Rows waiting for the slowest pipe: about 40 MB, at most 80 MB.
 const busRowsDefault = 200_000
 const watchChunk = 5_000
+// A file without changes for this long counts as complete.
+const hotSeconds = 60
 const threadEndMs = 2_000
 const nonBlockCloseOnExec = 0o4000 | 0o2000000
 
@@ -185,7 +186,7 @@ export function openRootWatcher(options: RootWatcherOptions): RootWatcher {
         wallOffsetMs: clock.wallMs() - systemClock.wallMs(),
         // The earlier of the two clocks: a file that wrongly counts as recent is only checked once more.
         drift: Math.min(0, drift),
-        hotSeconds: options.hotSeconds ?? 60,
+        hotSeconds,
         pollMs: (options.pollSeconds ?? 2) * 1_000,
         partialPauseMs: 200,
         backpressure,

@@ -5,9 +5,9 @@ import { InvalidArgumentError, Option } from 'commander'
 const units: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 }
 
 /** Milliseconds since 1970. An instant without a zone is in UTC, as all times that commands print. */
-function instantMs(text: string, nowMs = systemClock.wallMs()): number {
+function instantMs(text: string): number {
   const [, count, unit = ''] = /^(\d{1,9})([smhdw])$/.exec(text.trim()) ?? []
-  if (count !== undefined) return nowMs - Number(count) * units[unit]!
+  if (count !== undefined) return systemClock.wallMs() - Number(count) * units[unit]!
   if (/^\d{4}-\d\d-\d\d/.test(text)) {
     const time = text.replace(' ', 'T')
     const at = Date.parse(/T.*(?:Z|[+-]\d\d:?\d\d)$/.test(time) || !time.includes('T') ? time : `${time}Z`)
@@ -32,9 +32,7 @@ export function boundsOf({ since, until, minCost }: BoundFlags) {
   return { since: timeOf(since), until: timeOf(until), min_cost_micros: micros }
 }
 
-const parse = (text: string) => instantMs(text)
-
 export const sinceOption = (what: string) =>
-  new Option('-S, --since <time>', `only ${what} since then: 10m, 2h, 3d, or a UTC time`).argParser(parse)
+  new Option('-S, --since <time>', `only ${what} since then: 10m, 2h, 3d, or a UTC time`).argParser(instantMs)
 export const untilOption = (what: string) =>
-  new Option('--until <time>', `only ${what} before then, in the same forms as --since`).argParser(parse)
+  new Option('--until <time>', `only ${what} before then, in the same forms as --since`).argParser(instantMs)

@@ -5,7 +5,7 @@
 import { closeSync, fstatSync, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { dirname, isAbsolute, join } from 'node:path'
-import { environment, type Environment, errorMessage, hasCode, isObject } from '@bellwether/base'
+import { environment, errorMessage, hasCode, isObject } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 
 interface StoredServer {
@@ -22,13 +22,14 @@ const serversMax = 50
 export const sameServer = (left: string, right: string) => bare(left) === bare(right)
 const bare = (url: string) => url.replace(/\/+$/, '').toLowerCase()
 
-export function serversFile(env: Environment = environment()): string {
-  const { XDG_CONFIG_HOME: config = '', HOME: home = '' } = env
+export function serversFile(): string {
+  const { XDG_CONFIG_HOME: config = '', HOME: home = '' } = environment()
   const folder = isAbsolute(config) ? config : join(isAbsolute(home) ? home : homedir(), '.config')
   return join(folder, 'bellwether', 'servers.json')
 }
 
-export function readServers(file = serversFile()): Servers {
+export function readServers(): Servers {
+  const file = serversFile()
   let fd: number
   try {
     fd = openSync(file, 'r')
@@ -60,7 +61,8 @@ function unreadable(file: string, cause: unknown): InvalidInput {
   })
 }
 
-export function writeServers(servers: Servers, file = serversFile()): void {
+export function writeServers(servers: Servers): void {
+  const file = serversFile()
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
   const fresh = `${file}.new`
   // A crash may have left one.

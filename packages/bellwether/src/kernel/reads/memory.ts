@@ -27,9 +27,9 @@ export interface MemoryRequest extends Pick<BoxBounds, 'bytesMax' | 'cardsMax'> 
 }
 
 /** Records the size of what `walk` read, once per turn. */
-const noted = (walk: string, memory: MemoryRequest['memory'], cards: string) => `noted as (
+const noted = (walk: string, memory: MemoryRequest['memory']) => `noted as (
     insert into state.turn_memories (agent_turn_id, memory, cards, bytes, truncated)
-    select $3, '${memory}', coalesce(max(${cards}) filter (where w.fits), 0), coalesce(max(w.bytes) filter (where w.fits), 0),
+    select $3, '${memory}', coalesce(max(w.cards) filter (where w.fits), 0), coalesce(max(w.bytes) filter (where w.fits), 0),
       not bool_and(w.fits)
     from ${walk} w
     having exists (select from state.head($1, $2) h where h.active_agent_turn_id = $3 and h.turn_epoch = $4)
@@ -60,7 +60,7 @@ const box = {
           and c.metadata ->> 'agent_turn_id' is distinct from $3::text
         order by x.position desc limit 1) o
       where n.fits
-    ), ${noted('newest', 'box', 'w.cards')}
+    ), ${noted('newest', 'box')}
     select ${boundedColumns('newest')} from newest n cross join lateral ${cardOf('n')} c
     where n.fits order by n.position`,
 }
@@ -103,7 +103,7 @@ const session = {
         from ${cardsOfTurn('o')} k cross join lateral ${cardOf('k')} c
         where c.type in ${typesOfSession}) s
       where e.fits
-    ), ${noted('earlier', 'session', 'w.cards')}
+    ), ${noted('earlier', 'session')}
     select ${boundedColumns('earlier')} from earlier e cross join lateral ${cardsOfTurn('e')} k
     cross join lateral ${cardOf('k')} c
     where e.fits and c.type in ${typesOfSession} order by e.created_at, e.inbox_id, k.position`,

@@ -38,13 +38,13 @@ export const outputBox = `(select case when h.active_agent_turn_id = i.agent_tur
     left join state.outbox v on v.agent_turn_id = i.agent_turn_id and v.kind = 'task')`
 /** Null if no step reported a cost: `least` alone would return the bound. */
 const costs = `case when count(${cost}) > 0 then least(${countMax}, round(sum(${cost})))::double precision end`
-/** How the turn of an inbox row came from its source. The call that created a batch says which tool it was, as long as it is stored. */
-const relationOf = (row: string) => `case when ${row}.payload ? 'forked_from' then 'fork'
-    when ${row}.payload ? 'continues' then 'follow_up'
+/** How the turn of the inbox row i came from its source. The call that created a batch says which tool it was, as long as it is stored. */
+const relation = `case when i.payload ? 'forked_from' then 'fork'
+    when i.payload ? 'continues' then 'follow_up'
     else coalesce((select case when w.tool_name = 'delegate' then 'delegate' else 'fork_join' end
       from state.batch_tasks k join state.batches b on b.batch_id = k.batch_id
       left join state.turn_waiting_tools w on w.agent_turn_id = b.parent_agent_turn_id and w.tool_call_id = b.tool_call_id
-      where k.agent_turn_id = ${row}.agent_turn_id limit 1), 'enqueued') end`
+      where k.agent_turn_id = i.agent_turn_id limit 1), 'enqueued') end`
 const sum = (what: string) => `least(${countMax}, coalesce(sum(${what}), 0))::double precision`
 
 export async function readTurnDetail(db: Queryable, agentTurnId: string): Promise<TurnTrail> {
@@ -72,7 +72,7 @@ export async function readTurnDetail(db: Queryable, agentTurnId: string): Promis
           select * from state.interventions v where v.agent_turn_id = $1
           order by v.intervention_id desc limit ${listMax}) v) as interventions,
         (select jsonb_build_object('agent_turn_id', i.source_agent_turn_id, 'agent_id', i.source_agent_id,
-          'status', t.status, 'outcome', t.outcome, 'relation', ${relationOf('i')})
+          'status', t.status, 'outcome', t.outcome, 'relation', ${relation})
           from state.turn_row($1) i
           left join lateral (select status, outcome from state.turns t
             where t.agent_turn_id = i.source_agent_turn_id) t on true
@@ -162,7 +162,7 @@ export async function readChildTurns(
         where k.level <= ${generationsMax}
       ), page as materialized (select * from children limit ${childrenMax + 1})
       select k.level, k.source, k.id as agent_turn_id, k.agent_id, t.status, t.outcome, t.error, t.created_at,
-        t.started_at, t.ended_at, ${relationOf('i')} as relation from page k
+        t.started_at, t.ended_at, ${relation} as relation from page k
       left join lateral state.turn_row(k.id) i on true
       left join lateral (select * from state.turns t where t.agent_turn_id = k.id) t on true
       order by k.level, k.edge_id`,

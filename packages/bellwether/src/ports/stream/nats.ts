@@ -18,9 +18,6 @@ import type { EventStream, StreamEvent } from './stream.js'
 import { isCursor, pointer } from './stream.js'
 
 export interface NatsStreamOptions extends NatsOptions {
-  /** Limits for a stream that has to be created; an existing stream keeps the operator's limits. */
-  readonly maxAgeSeconds?: number
-  readonly maxBytes?: number
   readonly timeoutMs?: number
 }
 
@@ -28,6 +25,9 @@ export const eventStream = 'BW_EVENTS'
 // Unacknowledged publishes: enough to hide the round trip, few enough to limit what a failure leaves unknown.
 const pipelineMax = 256
 const duplicateWindowSeconds = 120
+// The limits of a stream that has to be created; an existing stream keeps the operator's limits.
+const maxAgeSeconds = 7 * 86_400
+const streamMaxBytes = 1024 ** 3
 const wrongLastSequence = 10_071
 const wrongLastMsgId = 10_070
 // The server's message limit includes the headers.
@@ -42,7 +42,6 @@ interface End {
 
 export function natsStream(options: NatsStreamOptions): EventStream {
   const { log, timeoutMs = exchangeTimeoutMs } = options
-  const { maxAgeSeconds = 7 * 86_400, maxBytes = 1024 ** 3 } = options
   const keeper = keepNatsConnected({ name: 'bellwether relay', ...options })
   let end: End | undefined
 
@@ -147,8 +146,8 @@ export function natsStream(options: NatsStreamOptions): EventStream {
           storage: StorageType.File,
           retention: RetentionPolicy.Limits,
           max_age: maxAgeSeconds * nanosPerSecond,
-          max_bytes: maxBytes,
-          duplicate_window: Math.min(duplicateWindowSeconds, maxAgeSeconds) * nanosPerSecond,
+          max_bytes: streamMaxBytes,
+          duplicate_window: duplicateWindowSeconds * nanosPerSecond,
         })
         const cursor = await findCursor(manager, info)
         end = { created: info.created, seq: info.state.last_seq }

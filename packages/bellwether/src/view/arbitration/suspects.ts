@@ -19,10 +19,6 @@ export class Suspects {
     return this.#byNode.size
   }
 
-  has(node: number): boolean {
-    return this.#byNode.has(node)
-  }
-
   nodes(): IterableIterator<number> {
     return this.#byNode.keys()
   }

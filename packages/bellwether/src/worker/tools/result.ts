@@ -13,15 +13,15 @@ const messageMaxChars = 4_000
 /** T3.3d: the key by which a tool host decides how the turn continues. */
 const controlKey = '__cg_control'
 
-export function storableResult(value: unknown, mayControl: boolean, maxBytes = resultMaxBytes): unknown {
+export function storableResult(value: unknown, mayControl: boolean): unknown {
   const plain = mayControl ? value : withoutControl(value)
-  if (typeof plain === 'string') return cutText(clean(plain), maxBytes)
+  if (typeof plain === 'string') return cutText(clean(plain))
   const json = jsonOf(plain)
   if (json === undefined) return null
-  if (Buffer.byteLength(json) > maxBytes) return cutJson(json, maxBytes)
+  if (Buffer.byteLength(json) > resultMaxBytes) return cutJson(json)
   try {
     const result = JSON.parse(json) as unknown
-    storable(result, 'the result', maxBytes * 2)
+    storable(result, 'the result', resultMaxBytes * 2)
     return result
   } catch (error) {
     if (!(error instanceof InvalidInput)) throw error
@@ -50,20 +50,20 @@ const clean = (text: string) => text.toWellFormed().replaceAll('\0', '')
 /** In JSON they appear as escapes. */
 const cleanJson = (json: string) => clean(json).replace(/\\u0000|\\u[dD][89a-fA-F][0-9a-fA-F]{2}/g, '')
 
-function cutText(text: string, maxBytes: number): string {
+function cutText(text: string): string {
   const bytes = Buffer.byteLength(text)
-  if (bytes <= maxBytes) return text
+  if (bytes <= resultMaxBytes) return text
   const beginning = Buffer.from(text)
-    .subarray(0, maxBytes)
+    .subarray(0, resultMaxBytes)
     .toString('utf8')
     .replace(/\uFFFD+$/, '')
   return `${beginning}\n[cut: the result has ${bytes} bytes; this is its beginning]`
 }
 
-function cutJson(json: string, maxBytes: number): object {
+function cutJson(json: string): object {
   // As text it is escaped once more, so only half of the limit is certain to fit.
   const text = Buffer.from(json)
-    .subarray(0, Math.floor(maxBytes / 2))
+    .subarray(0, Math.floor(resultMaxBytes / 2))
     .toString('utf8')
     .replace(/\uFFFD+$/, '')
   return { truncated: true, bytes: Buffer.byteLength(json), beginning: cleanJson(text) }
