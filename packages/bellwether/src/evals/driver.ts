@@ -2,7 +2,7 @@
  * Drives the open runs of a folder's suites: starts turns up to the concurrency, applies the checks when they end, and ends the run. A turn is a
  * batch of one task whose key is (run, place), and its result is taken before the batch exists: a driver that is killed at any moment
  * continues, never starts a turn twice, and a run that is stopped knows each of its turns. Each turn has an agent of its own with an
- * empty memory; the agent that people use is not touched.
+ * empty memory; the agent that people use stays as it is.
  */
 import type { Log } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
@@ -134,12 +134,9 @@ export function openEvalDriver(options: EvalDriverOptions): EvalDriver {
         checks.push(decide(check, end) ?? (await startCheck(run, result, { check, at, end, signal })))
     if (signal?.aborted === true) return false
     const output = outputOf(end.content)
-    const isOpen = checks.some(({ passed }) => passed === null)
-    await storeFinding(db, run.run_id, {
+    const isDone = await storeFinding(db, run.run_id, {
       place: result.place,
       from: 'started',
-      status: isOpen ? 'judging' : 'done',
-      passed: isOpen ? null : checks.every(({ passed }) => passed === true),
       checks,
       judgeCostMicros: 0,
       turn: {
@@ -155,7 +152,7 @@ export function openEvalDriver(options: EvalDriverOptions): EvalDriver {
     })
     if (end.reachedShare && run.definition.max_cost_usd !== undefined)
       await askToStop(db, run.run_id, limitReached(run.definition.max_cost_usd))
-    return !isOpen
+    return isDone
   }
 
   /** Runs the command of a check, or asks its judge. */
@@ -235,16 +232,7 @@ export function openEvalDriver(options: EvalDriverOptions): EvalDriver {
       return { ...rest, ...read, agent_turn_id: end.agentTurnId }
     })
     if (!changed) return false
-    const isOpen = checks.some(({ passed }) => passed === null)
-    await storeFinding(db, run.run_id, {
-      place: result.place,
-      from: 'judging',
-      status: isOpen ? 'judging' : 'done',
-      passed: isOpen ? null : checks.every(({ passed }) => passed === true),
-      checks,
-      judgeCostMicros: cost,
-    })
-    return !isOpen
+    return storeFinding(db, run.run_id, { place: result.place, from: 'judging', checks, judgeCostMicros: cost })
   }
 
   async function start(run: OpenRun, waiting: readonly OpenResult[], free: number): Promise<void> {
@@ -275,22 +263,11 @@ export function openEvalDriver(options: EvalDriverOptions): EvalDriver {
     } catch (error) {
       // The recorded turn was removed, or the input cannot be stored: this result fails, the others go on.
       if (!(error instanceof InvalidInput)) throw error
-      const turn = {
-        agentTurnId: null,
-        outcome: 'failed',
-        error: error.code,
-        output: null,
-        outputTruncated: false,
-        tokens: 0,
-        costMicros: 0,
-        durationMs: null,
-      }
+      const turn = { ...notStarted, error: error.code, output: null, outputTruncated: false }
       const check = outcomeCheck({ outcome: 'failed', error: error.code })
       await storeFinding(db, run.run_id, {
         place: result.place,
         from: 'started',
-        status: 'done',
-        passed: false,
         checks: [{ ...check, reason: cut(error.message, reasonMax) }],
         judgeCostMicros: 0,
         turn,
@@ -310,7 +287,7 @@ export function openEvalDriver(options: EvalDriverOptions): EvalDriver {
 
 type Turns = ReadonlyMap<string, EndedTurn>
 
-/** All at once. One that fails keeps none of the others from their end. */
+/** All at once. If some fail, the others still run to their end, and then the first error is thrown. */
 async function all<One, Result>(items: readonly One[], act: (one: One) => Promise<Result>): Promise<Result[]> {
   const settled = await Promise.allSettled(items.map(act))
   return settled.map((one) => {
@@ -322,7 +299,7 @@ async function all<One, Result>(items: readonly One[], act: (one: One) => Promis
 /** A check that a command or a judge decides. */
 interface OpenCheck {
   readonly check: EvalCheck
-  /** Its place among the checks of the case. */
+  /** Its index among the checks of the case. */
   readonly at: number
   readonly end: TurnEnd
   readonly signal: AbortSignal | undefined
@@ -339,23 +316,15 @@ interface CollectedEnd extends TurnEnd {
   readonly reachedShare: boolean
 }
 
+const notStarted = { agentTurnId: null, outcome: 'failed', costMicros: 0, tokens: 0, durationMs: null } as const
+
 /** Undefined: it has not ended. */
 function endOf(found: EndedTurn | undefined): CollectedEnd | undefined {
   if (found === undefined) return undefined
   const { task, turn } = found
   if (turn === undefined)
-    // The turn could not be started.
     return task.status === 'failed'
-      ? {
-          agentTurnId: null,
-          reachedShare: false,
-          outcome: 'failed',
-          error: task.error,
-          content: null,
-          costMicros: 0,
-          tokens: 0,
-          durationMs: null,
-        }
+      ? { ...notStarted, error: task.error, content: null, reachedShare: false }
       : undefined
   if (turn.outcome === null) return undefined
   return {

@@ -66,7 +66,7 @@ export function openEvalTurns(kernel: Pick<Kernel, 'db' | 'fork' | 'makeBox' | '
           targetStrategy: found?.has_profile === false ? 'clone' : 'new',
           targetRef: agent,
           ...task,
-          ...(share === undefined ? {} : { budget: { costMicros: share } }),
+          ...defined({ budget: share === undefined ? undefined : { costMicros: share } }),
         },
       ],
       ...defined({ purseId }),
@@ -80,14 +80,9 @@ export function openEvalTurns(kernel: Pick<Kernel, 'db' | 'fork' | 'makeBox' | '
     result: OpenResult,
   ): Promise<Pick<NewTask, 'instruction' | 'contextBoxId' | 'resultFields'>> {
     const { instruction, turn, cards } = caseOf(run, result)
-    const { result_fields: resultFields } = run.definition
-    const fields =
-      resultFields === undefined
-        ? {}
-        : { resultFields: resultFields.map(({ name, ...rest }) => ({ name, ...rest })) as never }
+    const fields = defined({ resultFields: run.definition.result_fields })
     if (instruction !== undefined) return { instruction, ...fields }
-    if (cards !== undefined)
-      return { contextBoxId: await kernel.makeBox({ projectId, cards: cards as never }), ...fields }
+    if (cards !== undefined) return { contextBoxId: await kernel.makeBox({ projectId, cards }), ...fields }
     const contextBoxId = (await readTurnInput(db, projectId, turn!))?.context_box_id ?? undefined
     if (contextBoxId !== undefined) return { contextBoxId, ...fields }
     throw new InvalidInput(`Cannot take the input of turn ${turn!}: it was removed`, {

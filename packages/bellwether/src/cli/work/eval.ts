@@ -176,7 +176,7 @@ function runText(found: EvalRun): string {
           ...lines.slice(0, shownMax).map((line) => plain(`  ${line}`)),
           ...(lines.length > shownMax ? [`  and ${lines.length - shownMax} more: --json`] : []),
         ]
-  const place = ({ case: name, variant, repeat }: EvalRun['failing'][number]) =>
+  const labelOf = ({ case: name, variant, repeat }: EvalRun['failing'][number]) =>
     `${name}  ${variant}${found.repeat > 1 ? ` #${repeat}` : ''}`
   return [
     plain(`${found.run_id}  ${found.suite}  ${stateOf(found)}  ${progressOf(found)}`),
@@ -184,7 +184,7 @@ function runText(found: EvalRun): string {
     table(['VARIANT', 'PASSED', 'RATE', 'COST', 'JUDGES', 'TOKENS', 'P50', 'P95'], rows, process.stdout.columns, [0]),
     ...section(
       'Failed',
-      failing.map((one) => `${place(one)}  ${one.reason}  ${one.agent_turn_id ?? ''}`),
+      failing.map((one) => `${labelOf(one)}  ${one.reason}  ${one.agent_turn_id ?? ''}`),
     ),
     ...section('Variants differ in', found.variants.length > 1 ? differing : []),
     ...(comparison === null

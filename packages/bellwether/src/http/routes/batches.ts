@@ -14,7 +14,7 @@ export function batchOf(body: BatchTasks): NewBatch {
       ...defined({
         instruction: task.instruction,
         contextBoxId: task.context_box_id,
-        resultFields: task.result_fields?.map((field) => ({ ...defined(field), name: field.name })),
+        resultFields: task.result_fields,
       }),
     })),
     ...defined({ failFast: body.fail_fast, deadlineSeconds: body.deadline_seconds }),

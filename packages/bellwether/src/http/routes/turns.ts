@@ -56,7 +56,7 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
           inboxId,
           instruction: body.instruction,
           contextBoxId: body.context_box_id,
-          resultFields: body.result_fields?.map((field) => ({ ...defined(field), name: field.name })),
+          resultFields: body.result_fields,
           channelId: body.channel_id,
           correlationId: body.correlation_id,
           sessionId: body.session_id,

@@ -88,8 +88,6 @@ export interface StoredCheck extends EvalChecked {
 export interface Finding {
   readonly place: number
   readonly from: 'started' | 'judging'
-  readonly status: 'judging' | 'done'
-  readonly passed: boolean | null
   readonly checks: readonly StoredCheck[]
   readonly judgeCostMicros: number
   /** What the turn left; absent: it is stored already. */
@@ -105,9 +103,11 @@ export interface Finding {
   }
 }
 
-export async function storeFinding(db: Queryable, runId: string, finding: Finding): Promise<'stored' | 'stale'> {
-  const { place, from, status, passed, checks, judgeCostMicros, turn } = finding
-  const rows = await db.query({
+/** Returns whether the result is done: no check waits for its judge. */
+export async function storeFinding(db: Queryable, runId: string, finding: Finding): Promise<boolean> {
+  const { place, from, checks, judgeCostMicros, turn } = finding
+  const isOpen = checks.some(({ passed }) => passed === null)
+  await db.query({
     name: 'bw_store_eval_finding',
     text: `update state.eval_results r set status = $4, passed = $5, checks = $6::jsonb, judge_cost_micros = $7,
         agent_turn_id = coalesce(t.agent_turn_id, r.agent_turn_id), outcome = coalesce(t.outcome, r.outcome),
@@ -116,14 +116,13 @@ export async function storeFinding(db: Queryable, runId: string, finding: Findin
         cost_micros = coalesce(t.cost_micros, r.cost_micros), duration_ms = coalesce(t.duration_ms, r.duration_ms)
       from jsonb_to_record($8::jsonb) as t (agent_turn_id text, outcome text, error text, output text,
         output_truncated boolean, tokens bigint, cost_micros bigint, duration_ms bigint)
-      where r.run_id = $1 and r.place = $2 and r.status = $3
-      returning r.place`,
+      where r.run_id = $1 and r.place = $2 and r.status = $3`,
     values: [
       runId,
       place,
       from,
-      status,
-      passed,
+      isOpen ? 'judging' : 'done',
+      isOpen ? null : checks.every(({ passed }) => passed === true),
       JSON.stringify(checks),
       judgeCostMicros,
       JSON.stringify(
@@ -142,12 +141,12 @@ export async function storeFinding(db: Queryable, runId: string, finding: Findin
       ),
     ],
   })
-  return rows.length > 0 ? 'stored' : 'stale'
+  return !isOpen
 }
 
 /** The results that have not started never will. */
-export async function askToStop(db: Queryable, runId: string, reason: string): Promise<boolean> {
-  const rows = await db.query({
+export async function askToStop(db: Queryable, runId: string, reason: string): Promise<void> {
+  await db.query({
     name: 'bw_stop_eval_run',
     text: `with run as (
         update state.eval_runs set status = 'stopping', reason = $2 where run_id = $1 and status = 'open'
@@ -155,10 +154,9 @@ export async function askToStop(db: Queryable, runId: string, reason: string): P
       ), skipped as (
         update state.eval_results r set status = 'skipped' from run where r.run_id = run.run_id and r.status = 'waiting'
       )
-      select run_id from run`,
+      select from run`,
     values: [runId, reason],
   })
-  return rows.length > 0
 }
 
 /** Ends a run of which no result is open. False: one is. */
