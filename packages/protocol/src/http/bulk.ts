@@ -33,7 +33,7 @@ const report = {
   affected: z.number(),
   unaffected: z.number(),
   failed: z.number(),
-  more: z.boolean().describe(`more rows match than the ${bulkMax} of this response`),
+  more: z.boolean().describe('more rows match than this response has'),
 }
 const how = {
   expected_affected: z
@@ -62,7 +62,7 @@ const oneOf = (first: unknown, second: unknown) => (first === undefined) !== (se
 const turnRow = z.object({
   agent_turn_id: z.string(),
   agent_id: z.string().nullable().describe('null: there is no such turn'),
-  status: z.string().nullable().describe('before the actionion'),
+  status: z.string().nullable().describe('before the action'),
   result: rowResult,
   reason: z.string().nullable().describe('why the row is unaffected or failed'),
   new_turn_id: z.string().nullable().describe('with `retry`: the turn that was started'),

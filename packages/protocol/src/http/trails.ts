@@ -177,7 +177,7 @@ export const trailRoutes = {
   'POST /projects/:project/imports': {
     summary: 'Import a turn that was exported elsewhere',
     description:
-      'Stores the turn with its cards, steps and transcript, marked as imported. It is never run. It keeps its ids: a turn that the database has is refused (409 `turn_exists`). A document that is invalid, damaged, or newer than this server, changes nothing.',
+      'Stores the turn with its cards, steps and transcript, marked as imported. It is never run. It keeps its ids: a turn that the database has is refused (409 `turn_exists`). A document that is invalid, damaged or newer than this server changes nothing.',
     params: inProject,
     bodyBytesMax: bodyBytes.large,
     body: z.looseObject({ format: z.unknown(), version: z.unknown() }).describe('a document of the export'),

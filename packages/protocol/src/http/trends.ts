@@ -9,7 +9,7 @@ const series = z.object({
   total: z
     .number()
     .nullable()
-    .describe('the sum of all bars; of times the percentile, of samples the mean or the maximum of the whole range'),
+    .describe('over the whole range: the sum, for times the percentile, for samples the mean or the maximum'),
 })
 
 const chart = z.object({

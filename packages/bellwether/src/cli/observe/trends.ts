@@ -24,7 +24,7 @@ interface Flags extends ServerFlags {
 
 export function trendsCommand(): Command {
   return toServer(new Command('trends'))
-    .description('turns by outcome, times, costs, tokens, interventions, queue and workers over time')
+    .description('show turns by outcome, times, costs, tokens, interventions, queue and workers over time')
     .addOption(new Option('--since <range>', 'how far back (default: 24h; 30d with --by day)').choices(trendRangeNames))
     .option('-a, --agent <agent>', 'only what this agent did')
     .addOption(
