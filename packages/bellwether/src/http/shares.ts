@@ -1,11 +1,11 @@
 /**
- * Places that requests hold while they run, such as bytes of bodies or streams: one total, and a share per name, so that one key or address
- * cannot take them all. Pure bookkeeping: a name that holds nothing costs no memory.
+ * Bounds what requests hold while they run, such as bytes of bodies or streams: by one total, and by a maximum per name, so that one key or
+ * address cannot take it all. Pure bookkeeping: a name that holds nothing costs no memory.
  */
 import { Retryable } from '@bellwether/protocol'
 
 export interface Shares {
-  /** Takes places for a name, or throws `busy`. Call the result once to give them back. */
+  /** Takes an amount for a name, or throws `busy`. Call the result once to give it back. */
   take(name: string, amount: number, perName: number): () => void
   readonly used: number
 }

@@ -5,8 +5,8 @@
 export const thorough = process.env['BELLWETHER_THOROUGH'] === '1'
 
 /**
- * The number of the day (UTC). Costly proofs alternate by day, so that `npm test` stays short. BELLWETHER_TEST_DAY=N plays another day,
- * for example one whose run failed.
+ * The number of the day (UTC). Costly proofs alternate by day, so that `npm test` stays short. BELLWETHER_TEST_DAY=N chooses another
+ * day, for example one whose run failed.
  */
 export const today = Number(process.env['BELLWETHER_TEST_DAY'] ?? Math.floor(Date.now() / 86_400_000))
 

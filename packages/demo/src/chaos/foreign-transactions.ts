@@ -2,7 +2,7 @@
  * Transactions of other programs, one at a time: a snapshot that stays open, and transactions that write in another database of the
  * cluster and in a table of ours that Bellwether does not use. None of them may delay turns or events.
  */
-import type { Clock, SeededRandom } from '@bellwether/base'
+import { type Clock, linkAbort, type SeededRandom } from '@bellwether/base'
 import pg from 'pg'
 import { within, type Target } from './faults.js'
 
@@ -52,9 +52,10 @@ async function hold(options: ForeignOptions, kind: (typeof kinds)[number], ms: n
           await client.query('begin')
           await client.query('insert into public.notes default values')
         }
-        const ended = new AbortController()
-        client.once('end', () => ended.abort())
-        await clock.sleep(ms, AbortSignal.any([signal, ended.signal]))
+        const over = linkAbort(signal)
+        client.once('end', () => over.abort())
+        await clock.sleep(ms, over.signal)
+        over.release()
         await client.query('commit')
       })
     })

@@ -54,7 +54,7 @@ export async function runBulk<Row extends BulkRow>(flags: BulkFlags, ports: Bulk
     const part = affected.slice(at, at + partRows)
     try {
       const { rows } = await ports.run(part)
-      part.forEach((row, place) => done.set(row, rows[place] ?? row))
+      part.forEach((row, index) => done.set(row, rows[index] ?? row))
     } catch (error) {
       if (!(error instanceof Retryable)) throw error
       // The server may have changed them: repeating the command is safe.

@@ -50,7 +50,7 @@ export async function followLines(
   for (;;) {
     const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0
     if (size !== at && size > 0) at = readLines(path, at, each)
-    // The lines of the last moment are read too.
+    // After the loop has read what was written just before the abort.
     if (signal.aborted) return
     await clock.sleep(pollMs, signal)
   }

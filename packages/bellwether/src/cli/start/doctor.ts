@@ -31,7 +31,7 @@ export function doctorCommand(finish: (code: number) => void): Command {
     })
 }
 
-/** File names and errors in a finding may be of agents. */
+/** File names and errors in a finding may come from agents. */
 export function findingText({ check, state, found, fix }: Finding): string {
   const indent = `\n${' '.repeat(16)}`
   return `${marks[state]}  ${check.padEnd(9)} ${block(found).replaceAll('\n', indent)}${fix === undefined ? '' : `${indent}→ ${block(fix).replaceAll('\n', `${indent}→ `)}`}`

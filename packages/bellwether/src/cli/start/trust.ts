@@ -23,7 +23,7 @@ export function trustCommand(finish: (code: number) => void): Command {
         if (flags.yes === true) accept(project, 'unseen')
         printLine({ trusted: flags.yes === true || isTrusted(project), untrusted, changed_by_turns: held })
       } else if (isTrusted(project)) {
-        // A person says so, before the next `up` looks at what changed since the last one.
+        // This also accepts changes that no `up` has seen yet.
         if (flags.yes === true) accept(project, 'unseen')
         process.stdout.write('Nothing to accept: everything in this folder is trusted.\n')
       } else {

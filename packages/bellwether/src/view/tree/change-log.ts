@@ -1,7 +1,7 @@
 /**
  * The change sequence of a tree. Every change gets the next number; an entry stores its latest number, and this log remembers
  * recent changes and removals. A reader that passes its last token misses no change, or learns that this is a fresh instance
- * and reads everything again. Of recent changes that a sensor saw happen the log also has the time.
+ * and reads everything again. The log also has the times of recent changes that a sensor saw happen.
  */
 // These changes are found without a walk. A reader that is further behind costs one walk over all entries.
 const recentMax = 1 << 16

@@ -188,9 +188,9 @@ export class Reader {
 
   #note(kind: Problem, detail: string, bytes: Buffer | undefined): void {
     this.fold.holdTasks(kind, this.lineNumber + 1, bytes)
-    const { counts, issues: troubles } = this.report
+    const { counts, issues } = this.report
     counts[kind] = (counts[kind] ?? 0) + 1
-    if (troubles.length < issuesMax) troubles.push({ line: this.lineNumber + 1, kind, detail })
+    if (issues.length < issuesMax) issues.push({ line: this.lineNumber + 1, kind, detail })
   }
 }
 
