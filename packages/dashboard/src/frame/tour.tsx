@@ -64,10 +64,10 @@ const steps: readonly Step[] = [
   },
 ]
 
-const place = 'tour'
+const seenKey = 'tour'
 
 /** Whether this browser has not seen or skipped the tour. */
-export const isFirstVisit = (): boolean => storage.get('browser', place) === undefined
+export const isFirstVisit = (): boolean => storage.get('browser', seenKey) === undefined
 
 export function Tour({ project, close }: { readonly project: string; readonly close: () => void }) {
   const [at, setAt] = useState(0)
@@ -77,7 +77,7 @@ export function Tour({ project, close }: { readonly project: string; readonly cl
   // Screen readers read the step that has the focus.
   useEffect(() => card.current?.focus(), [at])
   const end = () => {
-    storage.set('browser', place, 'seen')
+    storage.set('browser', seenKey, 'seen')
     close()
   }
   const go = (next: number) => {

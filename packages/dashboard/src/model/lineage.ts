@@ -28,9 +28,9 @@ export interface LineageGraph {
   readonly rows: number
 }
 
-type Family = Pick<TurnDetail, 'agent_turn_id' | 'parent' | 'children'>
+type Related = Pick<TurnDetail, 'agent_turn_id' | 'parent' | 'children'>
 
-export function lineageOf(turn: Family, most: number): LineageGraph {
+export function lineageOf(turn: Related, most: number): LineageGraph {
   const shown = nearest(turn.children, most)
   const nodes: LineageNode[] = []
   let rows = 0

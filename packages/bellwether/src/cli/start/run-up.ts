@@ -83,7 +83,7 @@ async function offerInit(folder: string, { json }: UpFlags): Promise<void> {
   initFolder(folder, environment())
 }
 
-/** Undefined unless a person watches: a redirected stderr gets the log, as before. */
+/** Undefined unless a person watches: a redirected stderr gets the log. */
 async function openScreenFor({ json, verbose = false }: UpFlags, folder: string, dataDir: string) {
   if (json === true || !process.stdout.isTTY || !process.stderr.isTTY) return undefined
   const [{ openUpScreen }, { openLogFile }] = await Promise.all([

@@ -160,10 +160,10 @@ function sums(always: readonly string[] = []): ToSeries {
       found.set(name, values)
     }
     const series = [...found].map(([name, values]) => ({ name, values, total: values.reduce((a, b) => a + b, 0) }))
-    const place = ({ name }: Series) =>
+    const rank = ({ name }: Series) =>
       always.includes(name) ? always.indexOf(name) : name === otherSeries ? Infinity : always.length
     return series.toSorted(
-      (one, other) => compare(place(one), place(other)) || other.total - one.total || (one.name < other.name ? -1 : 1),
+      (one, other) => compare(rank(one), rank(other)) || other.total - one.total || (one.name < other.name ? -1 : 1),
     )
   }
 }
