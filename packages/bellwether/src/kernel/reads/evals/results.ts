@@ -9,35 +9,31 @@ export interface OpenResult {
   readonly place: number
   readonly case_no: number
   readonly variant_no: number
-  readonly repeat_no: number
   readonly status: 'waiting' | 'started' | 'judging'
   readonly batch_id: string | null
   readonly share_micros: number | null
-  readonly agent_turn_id: string | null
-  readonly output: string | null
   readonly cost_micros: number
   readonly judge_cost_micros: number
   readonly checks: readonly StoredCheck[]
 }
 
+const openColumns = `place, case_no, variant_no, status, batch_id, share_micros, cost_micros, judge_cost_micros, checks`
+
 /** The results that are under way, and the next ones that wait. */
 export const readOpenResults = (db: Queryable, runId: string, waitingMax: number) =>
   db.query<OpenResult>({
     name: 'bw_read_open_eval_results',
-    text: `(select place, case_no, variant_no, repeat_no, status, batch_id, share_micros, agent_turn_id, output, cost_micros,
-          judge_cost_micros, checks
-        from state.eval_results where run_id = $1 and status in ('started', 'judging') order by place)
+    text: `(select ${openColumns} from state.eval_results
+        where run_id = $1 and status in ('started', 'judging') order by place)
       union all
-      (select place, case_no, variant_no, repeat_no, status, batch_id, share_micros, agent_turn_id, output, cost_micros,
-          judge_cost_micros, checks
-        from state.eval_results where run_id = $1 and status = 'waiting' order by place limit $2)`,
+      (select ${openColumns} from state.eval_results
+        where run_id = $1 and status = 'waiting' order by place limit $2)`,
     values: [runId, waitingMax],
   })
 
 export interface BatchTurn {
   readonly batch_id: string
   readonly inbox_id: string
-  readonly agent_turn_id: string
   readonly status: string
   readonly error: string | null
 }
@@ -46,7 +42,7 @@ export interface BatchTurn {
 export const readBatchTurns = (db: Queryable, batchIds: readonly string[]) =>
   db.query<BatchTurn>({
     name: 'bw_read_eval_turns',
-    text: `select t.batch_id, t.inbox_id, t.agent_turn_id, t.status, t.error from state.batch_tasks t
+    text: `select t.batch_id, t.inbox_id, t.status, t.error from state.batch_tasks t
       where t.batch_id = any ($1::text[]) and t.position = 0`,
     values: [batchIds],
   })
