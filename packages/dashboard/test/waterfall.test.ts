@@ -20,7 +20,9 @@ describe('the waterfall of a turn', () => {
   it('shows each kind of span with its duration, and what happened to the turn on the same axis', async () => {
     await tab.visit(`/p/demo/turns/${turnId(0)}`)
     for (const name of [
-      'In the queue: 2.0 s, from 0 ms',
+      'In the queue: 1.5 s, from 0 ms',
+      'Leased, waits for a worker: 500 ms, from 1.5 s',
+      'Answered, waits for a worker: 400 ms, from 38.0 s',
       /^Run: planner-00: .* so far, from 2.0 s$/,
       'Step: model: 8.0 s, from 3.0 s, success',
       'run_tests: 13.0 s, from 11.0 s, applied',
@@ -114,7 +116,7 @@ describe('the waterfall of a turn', () => {
     expect(await section().getByRole('listitem').count()).toBeLessThan(60)
     const box = section().getByRole('list', { name: 'Spans of this turn' })
     await box.evaluate((list) => list.scrollTo(0, list.scrollHeight))
-    await row(/^tool-9997:/).waitFor()
+    await row(/^tool-9996:/).waitFor()
     expect(tab.errors()).toEqual([])
   })
 })

@@ -83,6 +83,9 @@ it('has round ticks since the start, never more than asked for', () => {
 it('names each kind of span', () => {
   const names = [
     ['queue', '', 'In the queue'],
+    ['lease', '', 'Leased, waits for a worker'],
+    ['lease', 'takeover', 'Reclaimed, waits for a worker'],
+    ['lease', 'resume', 'Answered, waits for a worker'],
     ['run', 'coder', 'Run: coder'],
     ['step', 'model', 'Step: model'],
     ['tool', 'Bash', 'Bash'],

@@ -105,6 +105,7 @@ export function ticks(range: Range, startMs: number, most: number): Tick[] {
 
 const kindWords: Readonly<Record<Span['kind'], string>> = {
   queue: 'In the queue',
+  lease: 'Leased',
   run: 'Run',
   step: 'Step',
   tool: 'Tool',
@@ -113,9 +114,13 @@ const kindWords: Readonly<Record<Span['kind'], string>> = {
   child: 'Child turn',
 }
 
+/** What made a turn wait for a worker again. */
+const leaseCauses: Readonly<Record<string, string>> = { takeover: 'Reclaimed', resume: 'Answered' }
+
 /** What the row is called: its kind, and its own name. */
 export function titleOf({ kind, name }: Span): string {
   if (kind === 'queue') return kindWords.queue
+  if (kind === 'lease') return `${leaseCauses[name] ?? kindWords.lease}, waits for a worker`
   if (kind === 'person' && name === 'ask_person') return 'Question to a person'
   if (kind === 'account') return `Limit of ${name}`
   return kind === 'tool' || kind === 'person' ? name : `${kindWords[kind]}: ${name}`

@@ -17,7 +17,8 @@ const spanOf = (more: Partial<Span> & Pick<Span, 'span_id' | 'kind' | 'started_a
 export function spansOf(turn: string, startMs: number, say: Say): Span[] {
   const at = (second: number) => new Date(startMs + second * 1_000).toISOString()
   const top = [
-    spanOf({ span_id: 'queue', kind: 'queue', parent_span_id: null, started_at: at(0), ended_at: at(2) }),
+    spanOf({ span_id: 'queue', kind: 'queue', parent_span_id: null, started_at: at(0), ended_at: at(1.5) }),
+    spanOf({ span_id: 'lease', kind: 'lease', parent_span_id: null, started_at: at(1.5), ended_at: at(2) }),
     spanOf({ span_id: 'run', kind: 'run', parent_span_id: null, name: say('planner-00'), started_at: at(2) }),
   ]
   if (turn === longTurn)
@@ -66,6 +67,7 @@ export function spansOf(turn: string, startMs: number, say: Say): Span[] {
       started_at: at(24),
       ended_at: at(38),
     }),
+    spanOf({ span_id: 'lease 1', kind: 'lease', name: 'resume', started_at: at(38), ended_at: at(38.4) }),
     spanOf({ span_id: 'call c3', kind: 'account', name: 'account openai', started_at: at(38), ended_at: at(41) }),
     spanOf({
       span_id: 'turn 1',

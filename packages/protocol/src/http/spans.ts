@@ -6,7 +6,7 @@ import { id, inProject, list, time, type Route, type Row } from './shapes.js'
 /** The most spans of one response. */
 export const spansMax = 10_000
 
-const spanKinds = ['queue', 'run', 'step', 'tool', 'person', 'account', 'child'] as const
+const spanKinds = ['queue', 'lease', 'run', 'step', 'tool', 'person', 'account', 'child'] as const
 
 const span = z.object({
   span_id: z.string(),
@@ -14,9 +14,11 @@ const span = z.object({
   kind: z
     .enum(spanKinds)
     .describe(
-      '`queue`: it waited for a worker; `run`: from its start to its end; `person`: a question or an approval; `account`: the account of its model was at a limit; `child`: a turn that it enqueued',
+      '`queue`: it waited for its agent; `lease`: it was leased and waited for a worker; `run`: from its start to its end; `person`: a question or an approval; `account`: the account of its model was at a limit; `child`: a turn that it enqueued',
     ),
-  name: z.string().describe('the phase of a step, the tool, the agent of a child'),
+  name: z
+    .string()
+    .describe('the phase of a step, the tool, the agent of a child; of a later lease `takeover` or `resume`'),
   agent_turn_id: z.string().describe('the child, if the span is a child'),
   status: z.string().nullable(),
   started_at: time,
@@ -52,7 +54,7 @@ export const spanWithoutDetails = {
 export const spanRoutes = {
   'GET /projects/:project/turns/:turn/spans': {
     summary: 'Read everything in a turn that took time',
-    description: `Queue, run, steps, tool calls, waits for people and accounts, and children, by start. At most ${count(spansMax)}: of more, the first ones.`,
+    description: `Queue, leases, run, steps, tool calls, waits for people and accounts, and children, by start. At most ${count(spansMax)}: of more, the first ones.`,
     params: inProject.extend({ turn: id }),
     responses: { 200: z.object({ spans: list(span), truncated: z.boolean() }) },
   },

@@ -1,5 +1,5 @@
 /**
- * Reads what took time in a turn: queue, run, steps, tool calls, waits and children. Derived from the rows of the turn, with its transcript for
+ * Reads what took time in a turn: queue, leases, run, steps, tool calls, waits and children. Derived from the rows of the turn, with its transcript for
  * the calls that a program made itself. Reads only. Bounded: of more spans than fit, the first ones.
  */
 import { spansMax, spanWithoutDetails, type ChildTurnRow, type SpanRow } from '@bellwether/protocol/http'
@@ -34,9 +34,17 @@ const noColumns = {
   transcript_seq: 'null::int',
 }
 
-/** A wait ends when its result is stored, or with the turn. */
+/**
+ * A wait ends when its result is stored, or with the turn. A lease ends when a worker claims the turn: the first one, each takeover, and each
+ * resume, which waits for a worker from the last result of its suspension on.
+ */
 const statement = `with turn as materialized (
-    select i.created_at, i.started_at, i.ended_at, i.outcome, i.error, i.agent_id from state.turn_row($1) i
+    select i.created_at, i.leased_at, i.started_at, i.ended_at, i.outcome, i.error, i.agent_id from state.turn_row($1) i
+  ), moves as materialized (
+    select o.xid, o.event_id, o.created_at as at, case when o.agent_turn_ids is not null then 'takeover'
+      when o.payload -> 'metadata' -> 'reclaimed' is not null then 'reclaim' else o.payload ->> 'status' end as what
+    from state.outbox o where o.agent_turn_id = $1 and o.kind = 'state' and o.status is distinct from 'dispatched'
+    order by o.xid, o.event_id limit ${spansMax + 1}
   ), waits as materialized (
     select w.* from state.turn_waiting_tools w where w.agent_turn_id = $1 order by w.wait_seq limit ${spansMax + 1}
   ), calls as materialized (
@@ -47,8 +55,26 @@ const statement = `with turn as materialized (
       and t.kind in ('tool_call', 'tool_result')
     group by t.call_id
   ), spans as (
-    select ${columns({ kind: "'queue'", span_id: "'queue'", started_at: 't.created_at', ended_at: 'coalesce(t.started_at, t.ended_at)' })}
+    select ${columns({ kind: "'queue'", span_id: "'queue'", started_at: 't.created_at', ended_at: 'coalesce(t.leased_at, t.started_at, t.ended_at)' })}
     from turn t
+    union all
+    select ${columns({ kind: "'lease'", span_id: "'lease'", started_at: 't.leased_at', ended_at: 'coalesce(t.started_at, t.ended_at)' })}
+    from turn t
+    union all
+    select ${columns({ kind: "'lease'", span_id: "'lease ' || m.event_id", parent_span_id: "'run'", name: "'takeover'", started_at: 'm.at', ended_at: 'coalesce(n.at, t.ended_at)' })}
+    from moves m cross join turn t left join lateral (
+      select n.at from moves n where n.what in ('takeover', 'reclaim') and (n.xid, n.event_id) > (m.xid, m.event_id)
+      order by n.xid, n.event_id limit 1) n on true
+    where m.what = 'reclaim'
+    union all
+    select ${columns({ kind: "'lease'", span_id: "'lease ' || m.event_id", parent_span_id: "'run'", name: "'resume'", started_at: 'w.answered_at', ended_at: 'coalesce(n.at, t.ended_at)' })}
+    from moves m cross join turn t cross join lateral (
+      select max(r.created_at) as answered_at from waits w left join cards.cards r on r.card_id = w.tool_result_card_id
+      where w.created_at = m.at having bool_and(r.card_id is not null)) w
+    left join lateral (
+      select n.at from moves n where n.what = 'running' and (n.xid, n.event_id) > (m.xid, m.event_id)
+      order by n.xid, n.event_id limit 1) n on true
+    where m.what = 'suspended'
     union all
     select ${columns({ kind: "'run'", span_id: "'run'", name: 't.agent_id', status: 't.outcome', started_at: 't.started_at', ended_at: 't.ended_at', error: text('t.error', 500) })}
     from turn t where t.started_at is not null
@@ -109,7 +135,7 @@ const statement = `with turn as materialized (
     })}
     from state.approvals a cross join turn t where a.agent_turn_id = $1
   )
-  select * from spans where started_at is not null order by started_at, (kind <> 'queue'), (kind <> 'run'), span_id
+  select * from spans where started_at is not null order by started_at, (kind <> 'queue'), (kind <> 'lease'), (kind <> 'run'), span_id
   limit ${spansMax + 1}`
 
 export interface Spans {

@@ -16,7 +16,7 @@ async function spansOf(agentTurnId: string) {
   return spans.map((span) => [span.kind, span.name, second(span.started_at), second(span.ended_at)] as const)
 }
 
-it('has the queue, the run, its steps, and tool calls until their results', async () => {
+it('has the queue, the lease, the run, its steps, the wait for a worker before it resumes, and tool calls until their results', async () => {
   await t.agents('a')
   await t.kernel.enqueue({ projectId: project, agentId: 'a', instruction: 'x' })
   await t.advance(5)
@@ -30,17 +30,21 @@ it('has the queue, the run, its steps, and tool calls until their results', asyn
   await t.kernel.suspend({ ...turn!, stepId: 's-1', calls }, 60)
   await t.advance(4)
   await reportSuccess(t, 'c-1')
+  await t.advance(1)
   const [again] = await t.claim()
+  await t.kernel.resume(again!, 'worker-1')
   await t.advance(2)
   await t.kernel.deliver({ ...again!, status: 'success', content: { text: 'ok' } })
   expect(await spansOf(turn!.agentTurnId)).toEqual([
-    ['queue', '', 0, 5],
-    ['run', 'a', 5, 14],
+    ['queue', '', 0, 0],
+    ['lease', '', 0, 5],
+    ['run', 'a', 5, 15],
     ['step', 'model', 5, 8],
     ['tool', 'grep', 8, 12],
+    ['lease', 'resume', 12, 13],
   ])
   const { spans } = await readSpans(t.db, turn!.agentTurnId)
-  expect(spans[2]).toMatchObject({
+  expect(spans[3]).toMatchObject({
     model: 'm',
     tokens: 70,
     cost_micros: 9,
@@ -48,11 +52,43 @@ it('has the queue, the run, its steps, and tool calls until their results', asyn
     tries: 2,
     status: 'success',
   })
-  expect(spans[3]).toMatchObject({
+  expect(spans[4]).toMatchObject({
     parent_span_id: 'run',
     call_card_id: expect.any(String),
     result_card_id: expect.any(String),
   })
+})
+
+it('has the lease of a turn that was queued behind another one, and one lease per takeover', async () => {
+  await t.agents('a')
+  const first = await t.running('a')
+  const { agentTurnId } = await t.kernel.enqueue({ projectId: project, agentId: 'a', instruction: 'x' })
+  await t.advance(3)
+  expect(await spansOf(agentTurnId)).toEqual([['queue', '', 0, null]])
+  await t.kernel.deliver({ ...first, status: 'success', content: { text: 'ok' } })
+  await t.advance(2)
+  const seconds = [3, 4]
+  let [turn] = await t.claim(1, 'worker-0')
+  for (const [at, wait] of seconds.entries()) {
+    await t.advance(10)
+    await t.kernel.handBack([turn!], `worker-${at}`)
+    await t.advance(wait)
+    ;[turn] = await t.claim(1, `worker-${at + 1}`)
+    expect(turn).toMatchObject({ agentTurnId, takenOver: true })
+  }
+  await t.advance(1)
+  await t.kernel.handBack([turn!], 'worker-2')
+  expect(await spansOf(agentTurnId)).toEqual([
+    ['queue', '', 0, 3],
+    ['lease', '', 3, 5],
+    ['run', 'a', 5, null],
+    ['lease', 'takeover', 15, 18],
+    ['lease', 'takeover', 28, 32],
+    ['lease', 'takeover', 33, null],
+  ])
+  // A turn of an earlier version: when it was leased is not known.
+  await t.all('update state.agent_inbox set leased_at = null')
+  expect((await spansOf(agentTurnId))[0]).toEqual(['queue', '', 0, 5])
 })
 
 it('has questions and approvals as waits for people, and leaves open what has not ended', async () => {

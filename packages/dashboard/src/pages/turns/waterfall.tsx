@@ -258,6 +258,7 @@ const toneFill: Readonly<Record<Tone, string>> = {
 
 const kindTones: Readonly<Record<Span['kind'], Tone>> = {
   queue: 'rest',
+  lease: 'wait',
   run: 'done',
   step: 'start',
   tool: 'go',

@@ -34,7 +34,8 @@ begin
     order by coalesce(b.box_id, h.project_id || '/' || h.agent_id)
   ), promoted as (
     -- The head's lock covers its queue: the chosen row is still queued.
-    update state.agent_inbox i set status = 'pending', turn_epoch = c.epoch, pending_xid = pg_current_xact_id()
+    update state.agent_inbox i set status = 'pending', turn_epoch = c.epoch, pending_xid = pg_current_xact_id(),
+      leased_at = state.now()
     from chosen c where i.inbox_id = c.inbox_id
   ), listed as (
     update state.queue q set status = 'pending', pending_xid = pg_current_xact_id()

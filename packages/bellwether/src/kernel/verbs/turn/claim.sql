@@ -121,10 +121,13 @@ begin
       delete from state.queue q using rows r where q.ctid = r.queue_tid and q.inbox_id = r.inbox_id
     ), announced as (
       insert into state.outbox (project_id, channel_id, kind, status, agent_ids, agent_turn_ids, turn_epochs,
-        traceparents, created_at)
+        traceparents, created_at, agent_turn_id)
       select project_id, active_channel_id, 'state', 'running', array_agg(agent_id), array_agg(agent_turn_id),
-        array_agg(turn_epoch), case when count(traceparent) > 0 then array_agg(traceparent) end, v_now
-      from rows group by project_id, active_channel_id, ord / state.messages_max()
+        array_agg(turn_epoch), case when count(traceparent) > 0 then array_agg(traceparent) end, v_now,
+        -- A takeover has a row of its own, so that the index of moves can list it.
+        max(agent_turn_id) filter (where head_status = 'running')
+      from rows group by project_id, active_channel_id, ord / state.messages_max(),
+        case when head_status = 'running' then ord end
     )
     update state.agent_inbox i set status = 'processing', claimed_by = p_worker, processed_at = v_now,
       started_at = coalesce(i.started_at, v_now), in_queue = false, pending_xid = null

@@ -103,12 +103,12 @@ begin
   ), put as (
     insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
       turn_epoch, correlation_id, agent_turn_id, recursion_depth, traceparent, parent_step_id, source_agent_id,
-      source_agent_turn_id, source_step_id, payload, created_at, in_queue, pending_xid)
+      source_agent_turn_id, source_step_id, payload, created_at, in_queue, pending_xid, leased_at)
     select inbox_id, project_id, agent_id, worker_target, channel_id, 'turn',
       case when lease then 'pending' else 'queued' end,
       case when lease then epoch end, correlation_id, agent_turn_id, recursion_depth, traceparent,
       parent_step_id, source_agent_id, source_agent_turn_id, source_step_id, payload, v_now,
-      true, case when lease then pg_current_xact_id() end
+      true, case when lease then pg_current_xact_id() end, case when lease then v_now end
     from items
   ), listed as (
     insert into state.queue (project_id, agent_id, worker_target, status, pending_xid, created_at, inbox_id)

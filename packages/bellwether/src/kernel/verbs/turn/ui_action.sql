@@ -38,9 +38,9 @@ begin
     order by x.project_id, x.agent_id, x.ord
   ), put as (
     insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
-      correlation_id, agent_turn_id, turn_epoch, traceparent, payload, created_at)
+      correlation_id, agent_turn_id, turn_epoch, traceparent, payload, created_at, leased_at)
     select inbox_id, project_id, agent_id, worker_target, channel, 'ui_action', 'pending', action_id, agent_turn_id,
-      epoch, traceparent, payload, v_now
+      epoch, traceparent, payload, v_now, v_now
     from items
   )
   select coalesce(array_agg(row('accepted', project_id, agent_id, agent_turn_id, epoch, inbox_id, worker_target,

@@ -32,10 +32,10 @@ begin
       and v.turn_epoch = h.turn_epoch offset 0);
 
   insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
-    agent_turn_id, turn_epoch, recursion_depth, parent_step_id, payload, created_at)
+    agent_turn_id, turn_epoch, recursion_depth, parent_step_id, payload, created_at, leased_at)
   select h.active_agent_turn_id, h.project_id, h.agent_id, h.worker_target, h.active_channel_id, 'turn', 'pending',
     h.active_agent_turn_id, h.turn_epoch, h.active_recursion_depth, h.parent_step_id,
-    jsonb_build_object('context_box_id', h.context_box_id), v_now
+    jsonb_build_object('context_box_id', h.context_box_id), v_now, h.leased_at
   from unnest(v_projects, v_agents) as a (project_id, agent_id)
   join state.agent_state_head h on h.project_id = a.project_id and h.agent_id = a.agent_id
   where not exists (select from state.agent_inbox i where i.agent_turn_id = h.active_agent_turn_id
