@@ -1,9 +1,13 @@
-/** Runs a PMO: guard, schedules, joiner, hosted tools, relay, trends and retention, each in its own loop. Any number of PMOs may run at the same time. */
+/**
+ * Runs a PMO: guard, schedules, joiner, hosted tools, relay, trends, words and retention, each in its own loop. Any number of PMOs may run at
+ * the same time.
+ */
 import type { Clock, Log } from '@bellwether/base'
 import type { Kernel } from '../kernel/kernel.js'
 import { ownsKey } from '../kernel/access/idempotency.js'
 import { targetsWithoutWorkers, type TargetWithoutWorkers } from '../kernel/reads/gauges.js'
 import { pruneTrends } from '../kernel/verbs/trends/trends.js'
+import { indexWords } from '../kernel/verbs/words/words.js'
 import { prune } from '../kernel/verbs/watchdog/watchdog.js'
 import type { Bell } from '../ports/bell/bell.js'
 import { loop } from '../ports/loop.js'
@@ -76,6 +80,9 @@ export async function runPmo(options: PmoOptions): Promise<void> {
     notifier && loop({ ...common, name: 'notifier', intervalMs: notifyEveryMs }, () => notifier.step()),
     loop({ ...common, name: 'targets', intervalMs: targetsEveryMs }, watchTargets(kernel, clock, log, onNoWorker)),
     loop({ ...common, name: 'trends', intervalMs: countEveryMs }, () => trends.step()),
+    loop({ ...common, name: 'words', intervalMs: countEveryMs }, async () => {
+      while (!signal.aborted && ((await indexWords(kernel.db)) ?? 0) > 0);
+    }),
     loop({ ...common, name: 'retention', intervalMs: pruneEveryMs }, async () => {
       while (!signal.aborted && (await prune(kernel.db, settings.retentionDays)) > 0);
       while (!signal.aborted && (await pruneTrends(kernel.db, settings.trendRetentionDays)) > 0);

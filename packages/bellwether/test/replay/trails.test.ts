@@ -296,6 +296,8 @@ it('moves turns to another database, where they replay and read the same, and ar
     const box = row.output_box_id!.replace(/^import-/, '')
     expect(sealed({ ...content, turn: { ...row, output_box_id: box, payload } })).toEqual(exported.body)
   }
+  const plain = (await elsewhere.get(`${p}/turns?text=plain`)).body['turns'] as Body[]
+  expect(new Set(plain.map((turn) => turn['agent_turn_id']))).toEqual(new Set([first.agent_turn_id!, again]))
   // A document cannot put a card of another project into its context.
   const other = { ...((await server.get(`${p}/turns/${first.agent_turn_id}/export`)).body as unknown as Trail) }
   const ofQ = {

@@ -8,7 +8,7 @@ import { readChildTurns, readCosts, readTurnCards, readTurnDetail } from '../../
 import { readFollowUp } from '../../kernel/reads/follow-up.js'
 import { readSpans } from '../../kernel/reads/spans.js'
 import { listTurns, readInstructions, readTurn } from '../../kernel/reads/turns.js'
-import { readTurnsDuring } from '../../kernel/reads/turns-during.js'
+import { readTurnsDuring } from '../../kernel/reads/turns/turns-during.js'
 import { openChanges } from '../../board/dispatch/evidence/read-changes.js'
 import { changesOfTurn } from '../../board/dispatch/evidence/worktree-work.js'
 import type { Fusion } from '../../view/fusion.js'

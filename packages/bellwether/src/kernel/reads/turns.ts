@@ -1,12 +1,13 @@
 /**
  * Reads turns: lists page by page, and single turns. Reads only. Bounded: a list scans a fixed number of turns and returns a cursor where it
- * stopped, because the hot table has no index for rare filters.
+ * stopped, because the hot table has no index for rare filters. Words have one (turns/words.ts).
  */
 import type { BudgetKey, TurnStatus } from '@bellwether/protocol'
 import type { TurnRow } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
 import { headStatuses } from '../turn.js'
 import { waitsForWorker } from './gauges.js'
+import { hasWords, wordSearch } from './turns/words.js'
 
 export interface TurnFilter {
   readonly agentId?: string | undefined
@@ -58,43 +59,56 @@ export async function listTurns(db: Queryable, query: TurnQuery): Promise<TurnPa
   if (status === 'queued') return paged(await db.query<TurnRow>({ ...queuedTurns, values }), limit)
   if (status !== undefined && (headStatuses as readonly string[]).includes(status))
     return paged(await db.query<TurnRow>({ ...activeTurns, values }), limit)
-  const statement = minCostMicros === undefined && text === undefined ? scanned : readAndScanned
-  const found = await db.query<TurnRow & Edge>({ ...statement, values })
-  const turns = found.flatMap(({ edge: _edge, edge_at: _edgeAt, ...row }) =>
+  const found = (await searched(db, query, values)) ?? (await db.query<ScannedTurn>({ ...statementFor(query), values }))
+  const turns = found.flatMap(({ edge: _edge, edge_at: _edgeAt, known: _known, ...row }) =>
     row.agent_turn_id === null ? [] : [row as TurnRow],
   )
   return { turns, cursor: turns.length === limit ? turns.at(-1)!.agent_turn_id : endOfScan(found[0], since) }
 }
 
-/** The last turn that was scanned. */
-interface Edge {
+interface ScannedTurn extends TurnRow {
+  /** The last turn that was scanned; null: it was the last one. */
   readonly edge: string | null
   readonly edge_at: Date | null
+  /** Of a search: the index of words tells where to look. */
+  readonly known?: boolean
+}
+
+const statementFor = ({ minCostMicros, text }: TurnFilter) =>
+  minCostMicros === undefined && text === undefined ? scanned : readAndScanned
+
+/** The turns with the words; undefined if the index of words cannot tell where to look. */
+async function searched(db: Queryable, { text, since }: TurnFilter, values: readonly unknown[]) {
+  if (text === undefined) return undefined
+  const lowest = since === undefined ? '' : idAt(since.getTime() - clockSkewMs)
+  const found = await db.query<ScannedTurn>({ ...worded, values: [...values, lowest] })
+  return found[0]?.known === true ? found : undefined
 }
 
 /** The cursor, or the first id after `until` if that is older. */
 function firstOf(cursor: string, until: Date | undefined): string {
   if (until === undefined) return cursor
-  const hex = Math.max(0, until.getTime() + clockSkewMs)
-    .toString(16)
-    .padStart(12, '0')
-  const first = `${hex.slice(0, 8)}-${hex.slice(8)}${newest}`
+  const first = `${idAt(until.getTime() + clockSkewMs)}${newest}`
   return first < cursor ? first : cursor
 }
 
+/** The beginning of an id of this time. */
+function idAt(ms: number): string {
+  const hex = Math.max(0, ms).toString(16).padStart(12, '0')
+  return `${hex.slice(0, 8)}-${hex.slice(8)}`
+}
+
 /** Where the next page continues; null if every older turn was queued before `since`. */
-function endOfScan(edge: Edge | undefined, since: Date | undefined): string | null {
-  const isPast = since !== undefined && (edge?.edge_at?.getTime() ?? 0) < since.getTime() - clockSkewMs
+function endOfScan(edge: ScannedTurn | undefined, since: Date | undefined): string | null {
+  // A search ends by itself.
+  const isPast =
+    edge?.known !== true && since !== undefined && (edge?.edge_at?.getTime() ?? 0) < since.getTime() - clockSkewMs
   return isPast ? null : (edge?.edge ?? null)
 }
 
 function paged(turns: readonly TurnRow[], limit: number): TurnPage {
   return { turns, cursor: turns.length === limit ? turns.at(-1)!.agent_turn_id : null }
 }
-
-/** The words of $10. The last one may be the beginning of a word, unless it stands in parentheses. */
-const wanted = `(select case when right(w::text, 1) = '''' then (w::text || ':*')::tsquery else w end
-  from websearch_to_tsquery('simple', $10) w)`
 
 /** Whether turn `i`, a row of the inbox, matches the filters $6 to $12. Cheap ones first. */
 const matches = `($6::timestamptz is null or i.created_at >= $6) and ($7::timestamptz is null or i.created_at < $7)
@@ -103,12 +117,7 @@ const matches = `($6::timestamptz is null or i.created_at >= $6) and ($7::timest
     and ($9::bigint is null or (
       select sum(u.cost_micros) from state.agent_steps s cross join lateral state.step_usage(s.metadata - 'charged') u
       where s.agent_turn_id = i.agent_turn_id) >= $9)
-    and ($10::text is null or exists (
-      select from (
-        select x.card_id from cards.box_cards x where x.box_id = i.payload ->> 'context_box_id'
-        union all select i.deliverable_card_id) t
-      join cards.cards c on c.card_id = t.card_id
-      where jsonb_to_tsvector('simple', c.content, '["string", "numeric"]') @@ ${wanted}))`
+    and ($10::text is null or ${hasWords})`
 
 const queuedTurns = {
   name: 'bw_turns_queued',
@@ -148,6 +157,7 @@ const scan = (max: number) => `with scanned as materialized (
 
 const scanned = { name: 'bw_turns_scanned', text: scan(scanMax) }
 const readAndScanned = { name: 'bw_turns_read', text: scan(readMax) }
+const worded = { name: 'bw_turns_worded', text: wordSearch(matches) }
 
 export async function readTurn(db: Queryable, projectId: string, agentTurnId: string): Promise<TurnRow | undefined> {
   const [turn] = await db.query<TurnRow>({

@@ -5,7 +5,7 @@
 import { existsSync, realpathSync } from 'node:fs'
 import { join } from 'node:path'
 import { defined, hasCode, type Log, makeWake, onAbort, systemClock } from '@bellwether/base'
-import { readTurnsDuring } from '../../kernel/reads/turns-during.js'
+import { readTurnsDuring } from '../../kernel/reads/turns/turns-during.js'
 import { watchFolder } from '../../ports/disk/watch-folder.js'
 import { loop } from '../../ports/loop.js'
 import type { Settings } from '../../settings/schema.js'

@@ -206,4 +206,9 @@ const statements = [
       from jsonb_to_recordset($1::jsonb -> 'transcript') as e (seq int, kind text, continued boolean, call_id text,
         name text, content text, created_at timestamptz)`,
   },
+  {
+    name: 'bw_import_words',
+    // An import writes no event, by which the PMO would find the turn.
+    text: `select state.add_words(array[$1::jsonb -> 'turn' ->> 'agent_turn_id'])`,
+  },
 ]

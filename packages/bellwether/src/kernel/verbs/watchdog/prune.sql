@@ -65,6 +65,11 @@ begin
     where o.created_at < v_before and o.counted);
   get diagnostics v_rows = row_count;
   v_sum := v_sum + v_rows;
+  delete from state.word_blocks w where w.block_id in (
+    select o.block_id from (select * from state.word_blocks order by block_id limit p_limit) o
+    where o.ended_at < v_before);
+  get diagnostics v_rows = row_count;
+  v_sum := v_sum + v_rows;
   v_batches := array(select b.batch_id from state.batches b where b.settled_at < v_before limit p_limit / 100 + 1);
   if v_batches <> '{}' then
     -- Agents that were created for one task go with it.

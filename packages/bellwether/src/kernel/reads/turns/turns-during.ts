@@ -2,7 +2,7 @@
  * Reads which turns of a project ran during a span of time, and when each of them only waited for people. Bounded: it scans the turns created
  * last before the end of the span.
  */
-import type { Queryable } from '../../ports/database/database.js'
+import type { Queryable } from '../../../ports/database/database.js'
 
 export interface OverlappingTurn {
   readonly agent_turn_id: string
