@@ -21,6 +21,8 @@ export interface RealServer {
   readonly loginUrl: string
   readonly adminKey: string
   readonly databaseUrl: string
+  /** The resident memory of the process. */
+  residentBytes(): number
   /** What the notification webhook received. */
   readonly messages: readonly Json[]
   /** Files of the project folder. */
@@ -132,6 +134,7 @@ export async function openServer(
     loginUrl: String(facts['loginUrl']),
     adminKey: key,
     databaseUrl: String(facts['databaseUrl']),
+    residentBytes: () => 1024 * Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))?.[1]),
     messages,
     write: (path, text) => writeFileSync(join(folder, path), text),
     read: (path) => readFileSync(join(folder, path), 'utf8'),
