@@ -81,6 +81,32 @@ it('a done task keeps its diff, without comments, because no run would get them'
   expect(await violations(page)).toEqual([])
 })
 
+it('without git, each file of a task has its sizes and hashes before and after', async () => {
+  const task = fixture.world.tasks.find(({ status }) => status === 'done')!
+  const [before, after] = ['1f2e3d4c5b6a79880000', '9a8b7c6d5e4f30210000'].map((sha256, at) => ({
+    bytes: 900 + at * 300,
+    sha256,
+  }))
+  const files = [
+    { path: 'src/total.mjs', change: 'changed', claimed: true, before, after },
+    { path: 'notes.txt', change: 'added', claimed: false, before: null, after: { bytes: 9_000_000, sha256: null } },
+  ]
+  const { changes } = task
+  Object.assign(task, { changes: { ...changes, commit: null, files } })
+  await tab.visit(`/p/demo/board?task=${task.taskId}`)
+  const drawer = page.getByRole('dialog', { name: `Task ${task.taskId}` })
+  await drawer.getByText('2 files changed', { exact: true }).waitFor()
+  await drawer.getByText('900 B → 1.2 kB, SHA-256 1f2e3d4c → 9a8b7c6d').waitFor()
+  await drawer.getByText('9.0 MB, SHA-256 not hashed').waitFor()
+  expect(await violations(page)).toEqual([])
+  for (const width of [1_440, 390]) {
+    await tab.resize(width)
+    await screenshot(page, `hashes-${width}`)
+  }
+  await tab.resize(1_280)
+  Object.assign(task, { changes })
+})
+
 it('a turn without a task shows its changes, and comments on them start a follow-up once', async () => {
   const turn = fixture.world.turns.find(({ agent_turn_id: id, ended_at: at }) => at !== null && id !== turnId(4))!
   await tab.visit(`/p/demo/turns/${turn.agent_turn_id}`)

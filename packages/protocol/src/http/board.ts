@@ -133,10 +133,18 @@ const taskFailure = z.object({
 })
 export type TaskFailure = z.output<typeof taskFailure>
 
+const fileVersion = z.object({ bytes: z.number(), sha256: z.string().nullable().describe('null: it is too large') })
+export type FileVersion = z.output<typeof fileVersion>
+
 const changedFile = z.object({
   path: z.string(),
-  change: z.enum(['added', 'changed', 'deleted']).nullable().describe('null: unknown without a commit to compare with'),
+  change: z.enum(['added', 'changed', 'deleted']).nullable().describe('null: what it was before is not known'),
   claimed: z.boolean().describe('false: it changed during the run, but the agent did not name it'),
+  before: fileVersion
+    .nullable()
+    .optional()
+    .describe('without git: the file at the start of the run; null: there was none; absent: not known'),
+  after: fileVersion.nullable().optional().describe('without git: the file at the end of the run; null: there is none'),
 })
 export type ChangedFile = z.output<typeof changedFile>
 

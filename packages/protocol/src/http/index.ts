@@ -89,6 +89,7 @@ export type {
   BoardTask,
   BoardTaskDetail,
   ChangedFile,
+  FileVersion,
   DispatchReport,
   FailedCheck,
   FailedFile,

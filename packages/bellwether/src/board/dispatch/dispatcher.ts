@@ -9,6 +9,7 @@ import type { Worktrees } from '../../ports/git/worktrees.js'
 import { retryCall } from '../../ports/retry.js'
 import type { CommandResult } from '../../ports/processes/run-command.js'
 import type { Alerts } from './alerts.js'
+import { openStartStates, type StartStates } from './evidence/start-files.js'
 import type { Evidence, Spawner } from '../ports.js'
 import type { AcceptancePolicy, VerifyCommand } from '../policies/acceptance-policy.js'
 import type { BoardPolicies } from '../policies/load.js'
@@ -83,6 +84,8 @@ export interface Dispatcher extends DispatcherOptions {
   readonly seenSince: Map<string, number>
   /** Names that were logged as missing: each is logged once. */
   readonly loggedMissing: Set<string>
+  /** Of a project without git: its files when runs started. */
+  readonly startStates: StartStates
 }
 
 /** How many turns may run at once. */
@@ -98,7 +101,13 @@ export function readyRules(
 }
 
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
-  return { ...options, busyRuns: new Set(), seenSince: new Map(), loggedMissing: new Set() }
+  return {
+    ...options,
+    busyRuns: new Set(),
+    seenSince: new Map(),
+    loggedMissing: new Set(),
+    startStates: openStartStates(),
+  }
 }
 
 // Hints of tasks may name any number of agents; after this many names, each may be logged once more.

@@ -101,6 +101,7 @@ export async function settle(
       worktreeOf(task) === null
         ? { changes: await collectChanges(dispatcher, policies, task, run.runId, files) }
         : worktreeChanges(run.runId, work, files)
+    if (verdict.is !== 'failed') dispatcher.startStates.drop(run.taskId)
     return closeRun(dispatcher, policies, run, { ...ended, verdict, changed })
   })
   return settled ?? { result: 'already_closed' }

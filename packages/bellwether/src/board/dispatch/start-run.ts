@@ -25,6 +25,7 @@ import { recoveryPayload } from '../policies/recovery.js'
 import type { NextTask } from '../tasks/next-task.js'
 import type { ReadyRules, WaitCode } from '../tasks/ready.js'
 import { spawnReport } from './report.js'
+import { changesOf } from '../tasks/last-failure.js'
 import type { BoardState, Draft, Task } from '../log/task.js'
 import { inFlight } from '../tasks/open-runs.js'
 
@@ -65,7 +66,7 @@ export async function startRun(
   // At the same time: each of them may wait for another process.
   const [changeToken, baseCommit, kernel] = await Promise.all([
     takeChangeToken(dispatcher, policies),
-    readCommit(dispatcher, policies),
+    readStart(dispatcher, policies, task, worktree),
     kernelIdentity(dispatcher, policies),
   ])
   const readMs = dispatcher.clock.monotonicMs()
@@ -171,6 +172,27 @@ async function readCommit({ git, ...dispatcher }: Dispatcher, policies: Dispatch
   } catch (error) {
     dispatcher.log.warn({ err: error }, 'cannot read the commit of the task root')
     return null
+  }
+}
+
+/** The commit of the project folder. If it has none, its files are read instead, unless the task has a worktree. */
+async function readStart(
+  dispatcher: Dispatcher,
+  policies: DispatchPolicies,
+  task: Task,
+  worktree: OpenedWorkspace['worktree'],
+): Promise<string | null> {
+  const commit = await readCommit(dispatcher, policies)
+  if (dispatcher.git !== undefined && commit === null && worktree === null) await takeFiles(dispatcher, task)
+  return commit
+}
+
+/** Best effort: without them, the changes of the run are a list of paths. */
+async function takeFiles({ startStates, board, log }: Dispatcher, task: Task): Promise<void> {
+  try {
+    await startStates.take(task.taskId, board.root, changesOf(task) !== null)
+  } catch (error) {
+    log.warn({ err: error, taskId: task.taskId }, 'cannot read the files of the task root')
   }
 }
 

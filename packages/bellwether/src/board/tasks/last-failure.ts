@@ -5,7 +5,19 @@
 import { isObject } from '@bellwether/base'
 import { reasonInWords, shortened } from '@bellwether/protocol'
 import type { FailedCheck, TaskChanges, TaskFailure } from '@bellwether/protocol/http'
-import { flag, integer, list, nullable, number, object, oneOf, text, valid, withDefault } from '../../settings/shape.js'
+import {
+  flag,
+  integer,
+  list,
+  nullable,
+  number,
+  object,
+  oneOf,
+  optional,
+  text,
+  valid,
+  withDefault,
+} from '../../settings/shape.js'
 import type { Problems } from '../policies/acceptance.js'
 import type { Task } from '../log/task.js'
 
@@ -30,7 +42,14 @@ const recordedShape = object({
   checks: list(failedCheck, 0, checksMax),
 })
 const spawnShape = object({ agent: text(), error: text({ min: 1 }) })
-const changedFile = object({ path: text(), change: nullable(oneOf(['added', 'changed', 'deleted'])), claimed: flag })
+const fileVersion = optional(nullable(object({ bytes: integer(0), sha256: nullable(text()) })))
+const changedFile = object({
+  path: text(),
+  change: nullable(oneOf(['added', 'changed', 'deleted'])),
+  claimed: flag,
+  before: fileVersion,
+  after: fileVersion,
+})
 const changesShape = object({
   runId: text(),
   commit: nullable(text()),

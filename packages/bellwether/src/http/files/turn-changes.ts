@@ -8,6 +8,7 @@ import { join, normalize } from 'node:path'
 import { hasCode } from '@bellwether/base'
 import type { ResponseOf, TurnFile } from '@bellwether/protocol/http'
 import { changeOf, openDiff, type Content } from '../../board/dispatch/evidence/file-diff.js'
+import { versionOf } from '../../board/dispatch/evidence/start-files.js'
 import { bytesInside, isPrivate, leadsOut } from '../../board/policies/inside.js'
 import type { GitHistory } from '../../ports/git.js'
 
@@ -44,10 +45,16 @@ export async function turnChanges(
   const moreFiles = seen.length - listed.length
   const start = await git.headAt(startedAt)
   if ('why' in start) {
-    const files = listed.map(({ path, how }) => ({
-      ...{ path, change: how === 'deleted' ? ('deleted' as const) : null },
-      claimed: how === 'claimed',
-    }))
+    const files = []
+    for (const file of listed) {
+      const now = await contentAfter(root, file, endedAt)
+      const isKnown = now !== 'changed again' && now !== null
+      files.push({
+        ...{ path: file.path, change: file.how === 'deleted' ? ('deleted' as const) : null },
+        claimed: file.how === 'claimed',
+        ...(isKnown && { after: now === undefined ? null : versionOf(now) }),
+      })
+    }
     return { commit: null, files, moreFiles, diff: null, isCut: false, note: start.why }
   }
   const before = await git.filesAt(

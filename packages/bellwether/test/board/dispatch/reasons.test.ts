@@ -1,5 +1,6 @@
 /** What a task says about a run that was not accepted: the check with its output, the diff, what happens next, and the choices. */
 import { execFileSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { chmodSync, existsSync, mkdirSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
@@ -263,15 +264,75 @@ describe('the changes of a result that a check rejects', () => {
     expect(view.changes!.diff!.length).toBeLessThanOrEqual(16_100)
   })
 
-  it('the changes of a result that a check rejects are a list with the reason if the folder is not a repository', async () => {
+  const version = (text: string) => ({ bytes: text.length, sha256: createHash('sha256').update(text).digest('hex') })
+
+  it('the changes of a result that a check rejects are compared with the files at the start of the run if the folder is not a repository', async () => {
+    const folder = plainFolder({ 'a.txt': 'one\ntwo\n', 'gone.txt': 'x\n', 'same.txt': 's\n', '.env': 'KEY=hunter1\n' })
+    mkdirSync(join(folder, 'node_modules'))
+    const view = await judged(
+      folder,
+      () => {
+        writeFileSync(join(folder, 'a.txt'), 'one\n2\n')
+        writeFileSync(join(folder, 'same.txt'), 's\n')
+        writeFileSync(join(folder, 'new.txt'), 'new\n')
+        writeFileSync(join(folder, '.env'), 'KEY=hunter2\n')
+        writeFileSync(join(folder, 'node_modules', 'x.js'), 'x')
+        unlinkSync(join(folder, 'gone.txt'))
+      },
+      { files: ['a.txt', 'new.txt'] },
+    )
+    expect(view.changes).toMatchObject({ commit: null, isCut: false, note: null, moreFiles: 0 })
+    expect(view.changes!.files).toEqual([
+      { path: 'a.txt', change: 'changed', claimed: true, before: version('one\ntwo\n'), after: version('one\n2\n') },
+      { path: 'new.txt', change: 'added', claimed: true, before: null, after: version('new\n') },
+      {
+        path: '.env',
+        change: 'changed',
+        claimed: false,
+        before: version('KEY=hunter1\n'),
+        after: version('KEY=hunter2\n'),
+      },
+      { path: 'gone.txt', change: 'deleted', claimed: false, before: version('x\n'), after: null },
+    ])
+    expect(view.changes!.diff).toBe(
+      [
+        '--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+2',
+        '--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1 @@\n+new',
+      ].join('\n'),
+    )
+    expect(JSON.stringify(view)).not.toContain('hunter')
+    const shown = taskText({ ...view, budget: null }, { createdBy: null, events: [], left: 0 })
+    expect(shown).toContain(`a.txt changed: 8 bytes ${version('one\ntwo\n').sha256.slice(0, 12)} → 6 bytes `)
+  })
+
+  it('the changes of a result that a check rejects are compared with the start of the first run, until a result is accepted', async () => {
+    const folder = plainFolder({ 'a.txt': 'a\n', 'b.txt': 'b\n' })
+    const { changes } = await judged(folder, () => writeFileSync(join(folder, 'a.txt'), 'b\n'), {
+      files: ['a.txt'],
+      again: true,
+    })
+    expect(changes).toMatchObject({
+      files: [{ path: 'a.txt', before: version('a\n'), after: version('b\n') }],
+      diff: '--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-a\n+b',
+    })
+  })
+
+  it('the changes of a result that a check rejects are a list with the reason if the folder has too many files to read', async () => {
     const folder = plainFolder({})
-    const view = await judged(folder, () => writeFileSync(join(folder, 'a.txt'), 'a'), { files: ['a.txt'] })
+    mkdirSync(join(folder, 'b'))
+    for (let at = 0; at < 2_001; at += 1) writeFileSync(join(folder, 'b', `${at}`), '')
+    mkdirSync(join(folder, 'c'))
+    writeFileSync(join(folder, 'c', 'last.txt'), 'c')
+    const view = await judged(folder, () => writeFileSync(join(folder, 'c', 'last.txt'), 'd'), {
+      files: ['c/last.txt'],
+    })
     expect(view.changes).toMatchObject({
       commit: null,
-      diff: null,
-      files: [{ path: 'a.txt', change: null, claimed: true }],
-      note: expect.stringContaining('not a git repository') as string,
+      diff: '',
+      files: [{ path: 'c/last.txt', change: null, claimed: true, after: version('d') }],
+      note: expect.stringMatching(/not a git repository.*too large to compare/s) as string,
     })
+    expect(view.changes!.files[0]).not.toHaveProperty('before')
   })
 
   it('the changes of a result that a check rejects are read without running a program that the repository names', async () => {

@@ -1,15 +1,18 @@
 /**
  * Collects what a run and the rejected runs before it changed, for people who look at it: the claimed files, and those that a view
- * saw change, as a diff against the commit at which the run started. Bounded, and best effort: a run is closed without it if it cannot be collected.
+ * saw change, as a diff against the commit at which the run started, or without git against the files at its start. Bounded, and best
+ * effort: a run is closed without it if it cannot be collected.
  * The content of a file that is neither claimed nor part of that commit is not shown: no one meant to publish it.
  */
-import type { ChangedFile, TaskChanges } from '@bellwether/protocol/http'
+import { defined } from '@bellwether/base'
+import type { ChangedFile, FileVersion, TaskChanges } from '@bellwether/protocol/http'
 import { retryCall } from '../../../ports/retry.js'
 import type { Dispatcher, DispatchPolicies } from '../dispatcher.js'
 import { bytesInside, isPrivate } from '../../policies/inside.js'
 import { changesOf as earlierChanges } from '../../tasks/last-failure.js'
 import { textField } from '../../tasks/task-fields.js'
 import { changeOf, openDiff } from './file-diff.js'
+import { readFiles, versionOf, type StartFiles } from './start-files.js'
 import type { Task } from '../../log/task.js'
 
 // Every line that closes a run stores them.
@@ -52,7 +55,6 @@ async function changesOf(
   // Without a view, a claimed file is the only hint.
   const all = [...claimed, ...(seen ?? []), ...earlier.map(({ path }) => path)]
   const paths = [...new Set(all)].filter((path) => !isOwn(path)).slice(0, pathsMax)
-  if (paths.length === 0) return null
   const isClaimed = new Set([...claimed, ...earlier.filter((one) => one.claimed).map(({ path }) => path)])
   const commit = textField(task, 'baseCommit')
   if (commit === null || git === undefined) {
@@ -61,9 +63,12 @@ async function changesOf(
         ? { why: 'git was not asked' }
         : await retryCall(calls, call, (signal) => git.head(signal), dispatcher)
     const note = 'why' in found ? found.why : 'the folder had no commit when the run started'
+    const start = dispatcher.startStates.of(task.taskId)
+    if (start !== undefined) return changesSince(start, board.root, { runId, paths, isClaimed, note })
     const files = paths.map((path): ChangedFile => ({ path, change: null, claimed: isClaimed.has(path) }))
-    return { runId, commit: null, ...listed(files), diff: null, isCut: false, note }
+    return paths.length === 0 ? null : { runId, commit: null, ...listed(files), diff: null, isCut: false, note }
   }
+  if (paths.length === 0) return null
   const before = await retryCall(calls, call, (signal) => git.filesAt(commit, paths, signal), dispatcher)
   const files: ChangedFile[] = []
   const diff = openDiff(diffMaxChars)
@@ -78,6 +83,50 @@ async function changesOf(
   if (files.length === 0) return null
   return { runId, commit, ...listed(files), ...diff.end(), note: null }
 }
+
+interface Ended {
+  readonly runId: string
+  readonly paths: readonly string[]
+  readonly isClaimed: ReadonlySet<string>
+  /** Why there is no commit to compare with. */
+  readonly note: string
+}
+
+/** Without git: compared with the files at the start of the run. Only claimed files are shown: nothing says which others are published. */
+async function changesSince(
+  start: StartFiles,
+  root: string,
+  { runId, paths, isClaimed, note }: Ended,
+): Promise<TaskChanges | null> {
+  const end = await readFiles(root, start.files)
+  const moved = [...start.files].filter(([path, { stamp }]) => end.files.get(path)?.stamp !== stamp)
+  const fresh = [...end.files.keys()].filter((path) => !start.files.has(path))
+  const files: ChangedFile[] = []
+  const diff = openDiff(diffMaxChars)
+  for (const path of new Set([...paths, ...moved.map(([one]) => one), ...fresh].slice(0, pathsMax))) {
+    const [old, found] = [start.files.get(path), await bytesInside(root, path)]
+    const now = found.found === 'absent' ? undefined : found.found === 'bytes' ? found.bytes : null
+    const after = now === undefined ? null : now === null ? end.files.get(path) : versionOf(now)
+    const isUntouched = old !== undefined && old.stamp === end.files.get(path)?.stamp
+    const isSame = isUntouched || (old !== undefined && old.sha256 !== null && old.sha256 === after?.sha256)
+    // A file that the reading at the start did not reach may have existed.
+    const isKnown = old !== undefined || start.isComplete
+    if (isSame || (now === undefined && old === undefined)) continue
+    const change = !isKnown ? null : old === undefined ? 'added' : now === undefined ? 'deleted' : 'changed'
+    const claimed = isClaimed.has(path)
+    files.push({
+      ...{ path, change, claimed },
+      ...defined({ before: isKnown ? (old === undefined ? null : shownOf(old)) : undefined }),
+      ...defined({ after: after === null ? null : after && shownOf(after) }),
+    })
+    if (claimed && isKnown) diff.add(path, old === undefined ? undefined : old.content, now)
+  }
+  if (files.length === 0) return null
+  const more = start.isComplete ? '' : '; the folder is too large to compare all of its files'
+  return { runId, commit: null, ...listed(files), ...diff.end(), note: start.isComplete ? null : `${note}${more}` }
+}
+
+const shownOf = ({ bytes, sha256 }: FileVersion): FileVersion => ({ bytes, sha256 })
 
 /** The board's own files change with every line of its log. */
 const isOwn = (path: string) => isPrivate(path) || path === 'state' || path.startsWith('state/')

@@ -106,10 +106,14 @@ function failureText({ files, checks }: TaskFailure): string[] {
 
 function changesText({ commit, files, moreFiles, diff, isCut, note }: TaskChanges, isFull: boolean): string {
   const since = commit === null ? '' : ` since commit ${commit.slice(0, 12)}`
-  const rows = files.map(
-    ({ path, change, claimed }) =>
-      `  ${plain(path)}${change === null ? '' : ` ${change}`}${claimed ? '' : ' (not claimed)'}`,
-  )
+  const rows = files.map(({ path, change, claimed, before, after }) => {
+    const versions = [before, after].map(
+      (one) => one && `${one.bytes} bytes ${(one.sha256 ?? 'not hashed').slice(0, 12)}`,
+    )
+    const known = versions.filter((one) => one).join(' → ')
+    const what = `${change === null ? '' : ` ${change}`}${known === '' ? '' : `: ${known}`}`
+    return `  ${plain(path)}${what}${claimed ? '' : ' (not claimed)'}`
+  })
   const more = moreFiles === 0 ? [] : [`  … and ${moreFiles} more`]
   const lines = diff === null || diff === '' ? [] : indented(diff).split('\n')
   const shown = isFull ? lines : lines.slice(0, diffLinesMax)
