@@ -104,7 +104,7 @@ export class EntryWriter {
 
   /**
    * The event loop ran, so the tree may have changed: a sensor's number may have been reused, and a directory may have been
-   * moved or removed. The rest of such a directory is left out.
+   * removed, and its number reused. The rest of such a directory is left out.
    */
   revalidate(levels: readonly OpenDirectory[]): void {
     const tree = this.#tree

@@ -5,7 +5,7 @@
 import { InvalidInput } from '@bellwether/protocol'
 
 /**
- * Identifies an entry while it exists, through updates, moves and memory compaction. After a removal the number is reused
+ * Identifies an entry while it exists, through updates and memory compaction. After a removal the number is reused
  * for another entry.
  */
 export type NodeId = number
@@ -57,8 +57,6 @@ export interface Row {
   /** Bits to set and to clear; `set` wins. */
   readonly set?: number | undefined
   readonly clear?: number | undefined
-  /** The mark of the audit that saw it (`nextAuditMark`). Absent: unchanged (0 for a new entry). */
-  readonly auditMark?: number | undefined
 }
 
 export interface Stats {

@@ -18,7 +18,7 @@ export class TreeReader {
   /** The result of the last resolve(), cached because a reader that then writes asks for the same path twice. */
   protected at: NodeId = root
   private known = 0
-  /** Writers set it to undefined when they add, remove or move entries. */
+  /** Writers set it to undefined when they add or remove entries. */
   protected resolved: string | undefined
 
   constructor(protected readonly seed: number) {
@@ -103,10 +103,6 @@ export class TreeReader {
 
   parentOf(node: NodeId): NodeId {
     return node === root ? none : this.store.page(node).links[(node & mask) * 4]!
-  }
-
-  nameOf(node: NodeId): string {
-    return this.store.names.text(this.store.page(node).links[(node & mask) * 4 + inName]!)
   }
 
   /** Compares the name of an entry with that of an entry of another tree, by bytes, like the order of children(). */
@@ -232,19 +228,5 @@ export class TreeReader {
     }
     this.resolved = path
     return this.known
-  }
-
-  /** The number of levels below the entry. */
-  protected height(node: NodeId): number {
-    let height = 0
-    let level = this.store.isDirectory(node) ? [node] : []
-    for (; level.length > 0; height += 1) {
-      const next: NodeId[] = []
-      for (const directory of level)
-        for (const child of this.store.directories.list(this.store.row(directory)))
-          if (this.store.isDirectory(child)) next.push(child)
-      level = next
-    }
-    return height
   }
 }

@@ -1,7 +1,7 @@
 /**
  * Searches a tree by name. A pattern with `*`, `?` or `[` is a glob for the full name, or for the full path if it contains a
  * `/`; any other text matches anywhere in the name (or in the path, if it contains a `/`). The search yields batches; the
- * tree may change between two batches, and an entry that is not moved is found once. Callers limit the number of results.
+ * tree may change between two batches, and an entry that stays is found once. Callers limit the number of results.
  */
 import { entryPageBits, inName, liveBit } from './columns.js'
 import { none, root, type NodeId } from './entry.js'

@@ -206,12 +206,6 @@ export class Store {
     return gone
   }
 
-  relink(node: number, parent: number, name: number, hash: number): void {
-    this.unlink(node)
-    this.page(node).links[(node & mask) * 4 + inName] = name
-    this.link(node, parent, hash)
-  }
-
   setSize(node: number, size: number): void {
     const page = this.page(node)
     const at = node & mask

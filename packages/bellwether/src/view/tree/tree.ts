@@ -8,7 +8,6 @@ import { AgentPool } from './agent-pool.js'
 import { ChangeLog, type Change, type Changes } from './change-log.js'
 import { callerBits, entryPageBits, high, inSeq } from './columns.js'
 import { checkRow, flag, none, root, shownFlags, type NodeId, type Row } from './entry.js'
-import { depthMax } from './path.js'
 import { TreeReader } from './reader.js'
 import { Store } from './store.js'
 import { entryLimit } from './child-table.js'
@@ -95,48 +94,6 @@ export class Tree extends TreeReader {
     this.store.freeDetached(max)
   }
 
-  /** Moves an entry with everything below it and replaces the entry at the new path. The cost grows with the moved entries. */
-  move(node: NodeId, path: string): void {
-    this.check(node)
-    const { parsed, store } = this
-    const known = this.resolve(path)
-    this.resolved = undefined
-    if (node === root || parsed.depth === 0) throw new InvalidInput('Cannot move the root', { code: 'invalid_path' })
-    if (this.at === node && known === parsed.depth) return
-    const above = known === parsed.depth ? this.parentOf(this.at) : this.at
-    for (let up = above; up !== root; up = this.parentOf(up))
-      if (up === node) throw new InvalidInput('Cannot move a directory into itself', { code: 'invalid_path' })
-    if (parsed.depth + this.height(node) > depthMax)
-      throw new InvalidInput(`Cannot move: the new path would be more than ${depthMax} names deep`, {
-        code: 'invalid_path',
-      })
-    const parents = Math.max(0, parsed.depth - known - 1)
-    if (this.count + parents > this.entryMax) throw this.viewFull()
-    const last = parsed.depth - 1
-    const name = this.nameRef(last)
-    const hash = parsed.hashes[last]!
-    const names: number[] = []
-    for (let i = known; i < last; i += 1) names.push(this.nameRef(i))
-    let parent = this.at
-    const replaced = known === parsed.depth ? this.at : none
-    if (replaced !== none) {
-      // The moved entry may be below the replaced one, so it must be unlinked first.
-      parent = this.parentOf(replaced)
-    } else if (!store.isDirectory(parent)) this.makePlaceholder(parent)
-    for (let i = known; i < last; i += 1) {
-      parent = store.make(parent, names[i - known]!, parsed.hashes[i]!, true, 0, 0)
-      this.markPlaceholder(parent)
-    }
-    this.logRemoved(this.pathOf(node), node)
-    store.relink(node, parent, name, hash)
-    if (replaced !== none) {
-      this.logRemoved(path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path, replaced)
-      store.discard(replaced)
-    }
-    this.touch(node, true)
-    for (const below of this.walk(node)) this.touch(below, true)
-  }
-
   /** Empties the tree; every token then gives a fresh instance. */
   clear(): void {
     this.resolved = undefined
@@ -155,12 +112,6 @@ export class Tree extends TreeReader {
   setAuditMark(node: NodeId, mark: number): void {
     this.check(node)
     this.store.page(node).audit[node & mask] = mark
-  }
-
-  setAgent(node: NodeId, agent: string): void {
-    this.check(node)
-    this.store.page(node).agent[node & mask] = this.agents.numberOf(agent)
-    this.unlogged += 1
   }
 
   agentOf(node: NodeId): string | undefined {
@@ -320,7 +271,6 @@ export class Tree extends TreeReader {
     if (row.lastUpdatedAt !== undefined) this.writeUpdated(node, row.lastUpdatedAt)
     const isOtherAgent = agent !== undefined && page.agent[at] !== agent
     if (agent !== undefined) page.agent[at] = agent
-    if (row.auditMark !== undefined) page.audit[at] = row.auditMark
     if (this.writeFlags(node, row.set ?? 0, (row.clear ?? 0) | flag.placeholder)) changed = true
     if (changed) this.touch(node, isNew || isOtherKind, row.seenAt)
     else if (isOtherAgent) this.unlogged += 1

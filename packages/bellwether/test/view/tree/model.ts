@@ -66,23 +66,6 @@ export class Model {
     return 'done'
   }
 
-  move(from: string, to: string): Outcome {
-    if (!this.entries.has(from)) return 'absent'
-    if (from === '/' || to === '/') return 'refused'
-    if (from === to) return 'done'
-    if (isBelow(to, from)) return 'refused'
-    const parents = this.entries.has(to) ? 0 : this.missing(to) - 1
-    if (this.entries.size - 1 + parents > this.entryMax) return 'full'
-    const moved = [...this.entries].filter(([path]) => path === from || isBelow(path, from))
-    for (const [path] of moved) this.entries.delete(path)
-    // Parents are created while the moved entries are absent; the entry at the new path is removed.
-    this.removeBelow(to)
-    this.entries.delete(to)
-    this.makeParents(to)
-    for (const [path, entry] of moved) this.entries.set(to + path.slice(from.length), entry)
-    return 'done'
-  }
-
   stats(path: string): { files: number; directories: number; size: number } {
     const below = [...this.entries].filter(([other]) => isBelow(other, path)).map(([, entry]) => entry)
     const files = below.filter((entry) => !entry.isDirectory)
@@ -188,13 +171,6 @@ const remove = anyPath.map((path) =>
     (model) => model.remove(path),
   ),
 )
-const move = fc.tuple(anyPath, anyPath).map(([from, to]) =>
-  operation(
-    `move ${from} ${to}`,
-    (tree) => (tree.find(from) === none ? 'absent' : attempt(() => tree.move(tree.find(from), to))),
-    (model) => model.move(from, to),
-  ),
-)
 const suspect = fc.tuple(anyPath, fc.boolean()).map(([path, isSuspect]) =>
   operation(
     `suspect ${path} ${isSuspect}`,
@@ -227,7 +203,6 @@ export const operations = fc.array(
   fc.oneof(
     { weight: 30, arbitrary: put },
     { weight: 10, arbitrary: remove },
-    { weight: 5, arbitrary: move },
     { weight: 5, arbitrary: suspect },
     { weight: 1, arbitrary: clear },
   ),

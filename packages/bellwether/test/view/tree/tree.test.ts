@@ -33,7 +33,7 @@ function sameAsModel(tree: Tree, model: Model): void {
     expect(tree.stats(node)).toEqual(model.stats(path))
     expect(tree.newest(node)).toBe(model.newest(path))
     expect(Array.from(tree.children(node), (child) => tree.pathOf(child))).toEqual(model.children(path))
-    expect(node === root ? root : tree.child(tree.parentOf(node), tree.nameOf(node))).toBe(node)
+    expect(node === root ? root : tree.child(tree.parentOf(node), path.slice(path.lastIndexOf('/') + 1))).toBe(node)
   }
 }
 
