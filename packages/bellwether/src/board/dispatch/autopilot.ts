@@ -4,11 +4,10 @@
  * root. The loop around the step waits for a change of the board, the end of a turn, or the interval.
  */
 import { makeWake } from '@bellwether/base'
-import type { TaskChoice } from '@bellwether/protocol/http'
 import { loop } from '../../ports/loop.js'
 import { startRun } from './start-run.js'
 import { writeCaches, type CachePorts } from './caches.js'
-import { decideNext, explainDecision } from '../tasks/next-task.js'
+import { decideNext, explainDecision, type Decision } from '../tasks/next-task.js'
 import { agentsRegistered, concurrencyLimit, readyRules, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
 import { pausedBy } from '../tasks/task-fields.js'
 import { followRun, pickDecided } from './dispatch.js'
@@ -28,9 +27,8 @@ export interface AutopilotStep {
   readonly started: readonly RunName[]
   /** Tasks that the budget blocked before a turn was spawned. */
   readonly overBudget: readonly string[]
-  readonly choice: TaskChoice
-  /** The state that the step decided on last. */
-  readonly decided: BoardState
+  /** The last one of the step. */
+  readonly decision: Decision
 }
 
 // Bounds the time until the next reconciliation; the next step starts the rest.
@@ -57,9 +55,8 @@ export async function autopilotStep(dispatcher: Dispatcher, caches: CachePorts):
     if (decision.state !== board.state) decision = decide()
     if (attempt.started === 'no') break
   }
-  const choice = explainDecision(decision)
   await writeCaches(board, caches)
-  return { reconciled, started, overBudget, choice, decided: decision.state }
+  return { reconciled, started, overBudget, decision }
 }
 
 const hasRoom = (dispatcher: Dispatcher, policies: DispatchPolicies): boolean =>
@@ -186,7 +183,7 @@ export function startAutopilot(dispatcher: Dispatcher, caches: CachePorts, signa
       decided = 'failed'
       throw error
     })
-    decided = result.decided
+    decided = result.decision.state
     if (isFirst) raiseGivenUp(dispatcher)
     isFirst = false
     result.started.forEach(listen)

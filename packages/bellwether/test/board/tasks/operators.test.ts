@@ -1,6 +1,7 @@
 /** Operators pause the board, approve and abort tasks while the autopilot runs. */
 import { describe, expect, it } from 'vitest'
 import { autopilotStep } from '../../../src/board/dispatch/autopilot.js'
+import { explainDecision } from '../../../src/board/tasks/next-task.js'
 import { openRun } from '../../../src/board/tasks/task-fields.js'
 import { abort, approve, pause, resume } from '../../../src/board/tasks/operator-commands.js'
 import { created, dispatcherOf, makeWorld, noCaches, operator, put, taskOf } from '../../support/board/dispatcher.js'
@@ -16,7 +17,7 @@ describe('operators', () => {
     world.kernel.end([...world.kernel.turns.keys()][0]!)
     const step = await autopilotStep(dispatcher, noCaches)
     expect([(await taskOf(world)).status, step.started]).toEqual(['done', []])
-    expect(step.choice).toMatchObject({ taskId: null, because: 'ann paused the board: deploy' })
+    expect(explainDecision(step.decision)).toMatchObject({ taskId: null, because: 'ann paused the board: deploy' })
     await expect(pause(operator(world), { by: 'bob' })).rejects.toMatchObject({ code: 'already_paused' })
     await resume(operator(world), { by: 'bob' })
     expect((await autopilotStep(dispatcher, noCaches)).started.length).toBe(1)

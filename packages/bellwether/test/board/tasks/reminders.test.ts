@@ -1,6 +1,7 @@
 /** People are reminded and dependencies become ready, whatever the clocks do. */
 import { describe, expect, it } from 'vitest'
 import { autopilotStep } from '../../../src/board/dispatch/autopilot.js'
+import { explainDecision } from '../../../src/board/tasks/next-task.js'
 import { retryTask } from '../../../src/board/tasks/task-commands.js'
 import { abort } from '../../../src/board/tasks/operator-commands.js'
 import { recoveryEntries } from '../../../src/board/policies/recovery.js'
@@ -84,7 +85,7 @@ describe('people and clocks', () => {
     await abort(operator(world), 'T-1', { by: 'ann' })
     await autopilotStep(dispatcher, noCaches)
     const step = await autopilotStep(dispatcher, noCaches)
-    expect(step.choice.others).toContainEqual({
+    expect(explainDecision(step.decision).others).toContainEqual({
       taskId: 'T-2',
       code: 'dependency',
       why: 'it depends on T-1, which is failed',
