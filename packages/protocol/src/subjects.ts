@@ -34,12 +34,8 @@ function subject(place: Place, ...rest: string[]): string {
 
 export const subjects = {
   wakeup: (place: Place, target: string) => subject(place, 'cmd', 'agent', target, 'wakeup'),
-  toolCall: (place: Place, tool: string) => subject(place, 'cmd', 'tool', tool, 'call'),
   /** Wakes the PMO that hosts this tool. */
   pmoCall: (place: Place, tool: string) => subject(place, 'cmd', 'sys', 'pmo', 'internal', tool),
-  task: (place: Place, agent: string) => subject(place, 'evt', 'agent', agent, 'task'),
-  state: (place: Place, agent: string) => subject(place, 'evt', 'agent', agent, 'state'),
-  step: (place: Place, agent: string) => subject(place, 'evt', 'agent', agent, 'step'),
   chunk: (place: Place, agent: string) => subject(place, 'str', 'agent', agent, 'chunk'),
   /** The transcripts of turns of a project have grown. */
   transcript: (place: Place) => subject(place, 'str', 'transcript'),

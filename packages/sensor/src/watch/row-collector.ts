@@ -13,9 +13,6 @@ export class RowCollector {
   #type: FileEventType | undefined
   #deletes = false
 
-  get isEmpty(): boolean {
-    return this.#texts.length === 0 && this.#parts.length === 0
-  }
   get hasDeletes(): boolean {
     return this.#deletes
   }
