@@ -1,6 +1,6 @@
 /**
  * Bellwether's MCP server: a running server as tools, over HTTP only, without state. Calls are limited in time and number and end when
- * they are cancelled. Each call looks for the server anew, so the server may start, stop and move while an MCP client stays connected.
+ * they are cancelled. Each call looks for the server again, so the server may start, stop and move while an MCP client stays connected.
  */
 import { onAbort, type Clock, type Random } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'

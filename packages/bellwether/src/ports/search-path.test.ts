@@ -40,7 +40,7 @@ it('looks for programs of Bellwether in no folder of the project, and for those 
   // A process that inherits both keeps both.
   separateSearchPath(project)
   expect(commandPath()).toBe(whole)
-  // One with another path starts anew.
+  // One with another path starts from the beginning.
   vi.stubEnv('PATH', '/usr/bin:/bin')
   separateSearchPath(project)
   expect([process.env['PATH'], commandPath()]).toEqual(['/usr/bin:/bin', '/usr/bin:/bin'])

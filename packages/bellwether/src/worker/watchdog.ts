@@ -44,7 +44,7 @@ export function openWatchdog(
     clock,
     intervalSeconds: settings.watchdogIntervalSeconds,
     rules: (watch) => {
-      // A worker whose watch window starts anew cannot take turns over yet, even if it beats: the PMO gives it a full timeout.
+      // A worker whose watch window has just begun cannot take turns over yet, even if it beats: the PMO gives it a full timeout.
       const isNew = watch.since.getTime() !== watchingSinceMs
       watchingSinceMs = watch.since.getTime()
       return [

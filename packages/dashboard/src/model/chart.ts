@@ -114,7 +114,7 @@ export interface Block {
   readonly to: number
 }
 
-/** The blocks of each series, one upon the other. */
+/** The blocks of each series, one on top of the other. */
 export function blocksOf(series: readonly Series[], bars: number, max: number): readonly (readonly Block[])[] {
   const base = Array.from({ length: bars }, () => 0)
   return series.map(({ values }) =>
