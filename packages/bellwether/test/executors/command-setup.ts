@@ -99,7 +99,7 @@ export async function openCommandSetup({
   firstEventMs,
   concurrency = 16,
 }: CommandSetupOptions = {}): Promise<CommandSetup> {
-  const t = await testKernel({ time: 'real' })
+  const t = await testKernel({ time: 'real', isReused: true })
   const folder = await testFolder()
   await mkdir(join(folder, 'work'))
   const guardian = openGuardian({ clock: systemClock, log, ttlMs, graceMs, program })

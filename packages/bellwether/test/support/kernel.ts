@@ -11,7 +11,7 @@ import type { NewTurn } from '../../src/kernel/verbs/turn/enqueue.js'
 import type { Bell, Ring } from '../../src/ports/bell/bell.js'
 import type { Database } from '../../src/ports/database/database.js'
 import { uuidv7, type Ids } from '../../src/ports/ids.js'
-import { freshDatabase } from './postgres.js'
+import { kernelDatabase } from './servers/kernel-database.js'
 import { silentBell } from './silent-bell.js'
 
 export const project = 'p'
@@ -42,6 +42,8 @@ export interface TestKernel {
 export interface TestKernelOptions {
   /** `real` for tests with loops or processes of their own, which wait in real time. */
   readonly time?: 'stepped' | 'real'
+  /** Its database may have held rows of an earlier test. Only for tests that start no process and measure no plans, pages or WAL. */
+  readonly isReused?: boolean
 }
 
 /** A kernel for all tests of a file or `describe`. Its members exist from the first `beforeAll` hook on. */
@@ -55,7 +57,7 @@ export function kernelPerFile(options?: TestKernelOptions): TestKernel {
 /** A new kernel for each test. */
 export function kernelPerTest(): TestKernel {
   const t = {} as TestKernel
-  beforeEach(async () => void Object.assign(t, await testKernel()))
+  beforeEach(async () => void Object.assign(t, await testKernel({ isReused: true })))
   afterEach(() => t.drop())
   return t
 }
@@ -68,14 +70,12 @@ export async function moveToNoon(t: TestKernel): Promise<void> {
   await t.advance(seconds)
 }
 
-export async function testKernel({ time = 'stepped' }: TestKernelOptions = {}): Promise<TestKernel> {
-  const { url, db, drop } = await freshDatabase()
+export async function testKernel({ time = 'stepped', isReused = false }: TestKernelOptions = {}): Promise<TestKernel> {
+  const { url, db, drop } = await kernelDatabase(isReused)
   const rate = time === 'real' ? 1 : steppedRate
   await db.query({
-    text: `create table state.test_clock (started_at timestamptz not null, offset_seconds double precision not null);
-      insert into state.test_clock values (clock_timestamp(), 0);
-      create or replace function state.now() returns timestamptz language sql volatile as
-        'select started_at + (clock_timestamp() - started_at) * ${rate} + make_interval(secs => offset_seconds) from state.test_clock';`,
+    text: 'update state.test_clock set started_at = clock_timestamp(), rate = $1, offset_seconds = 0',
+    values: [rate],
   })
   const startMs = systemClock.monotonicMs()
   let rung: Ring[] = []

@@ -24,13 +24,10 @@ declare module 'vitest' {
   }
 }
 
-interface TestDatabase {
+export interface FreshDatabase {
   readonly url: string
-  readonly drop: () => Promise<void>
-}
-
-export interface FreshDatabase extends TestDatabase {
   readonly db: Database
+  readonly drop: () => Promise<void>
 }
 
 const fast: Settings = {
@@ -62,8 +59,8 @@ export async function startCluster(): Promise<TestCluster> {
   copyCluster(join(options.dataDir, 'cluster'), seed)
   const embedded = await startEmbedded({ ...options, settings: fast })
   // Migrating takes longer than copying. A database that is copied has no sessions.
-  const { href } = Object.assign(new URL(embedded.url), { pathname: '/postgres' })
-  await asAdmin(href, `create database ${template} template ${new URL(embedded.url).pathname.slice(1)}`)
+  const source = new URL(embedded.url).pathname.slice(1)
+  await asAdmin(databaseAt(embedded.url, 'postgres'), `create database ${template} template ${source}`)
   return {
     url: embedded.url,
     seed,
@@ -99,37 +96,42 @@ export interface FreshOptions extends Omit<PoolOptions, 'url'> {
 
 /** Creates a database with the kernel's schema in the shared cluster and opens a pool on it. */
 export async function freshDatabase({ empty = false, ...options }: FreshOptions = {}): Promise<FreshDatabase> {
-  const created = await createDatabase(inject('postgresUrl'), empty ? undefined : template)
-  const db = await openDatabase({ ...options, url: created.url })
+  const admin = inject('postgresUrl')
+  const url = await createDatabase(admin, empty ? undefined : template)
+  const db = await openDatabase({ ...options, url })
   return {
-    url: created.url,
+    url,
     db,
     drop: async () => {
       await db.close()
-      await created.drop()
+      await dropDatabase(admin, url)
     },
   }
 }
 
-/** The template of `freshDatabase`. */
-const template = 'migrated'
+/** What `freshDatabase` copies. */
+export const template = 'migrated'
 
-async function createDatabase(adminUrl: string, copied?: string): Promise<TestDatabase> {
+/** Returns the URL of a new database. */
+export async function createDatabase(admin: string, copied?: string): Promise<string> {
   const name = `test_${crypto.randomUUID().replaceAll('-', '')}`
-  await asAdmin(
-    adminUrl,
-    `create database ${name}${copied === undefined ? '' : ` template ${copied}`} strategy file_copy`,
-  )
-  const url = new URL(adminUrl)
-  url.pathname = `/${name}`
-  return { url: url.href, drop: () => asAdmin(adminUrl, `drop database if exists ${name} with (force)`) }
+  const from = copied === undefined ? '' : ` template ${copied}`
+  await asAdmin(admin, `create database ${name}${from} strategy file_copy`)
+  return databaseAt(admin, name)
 }
 
-async function asAdmin(url: string, sql: string): Promise<void> {
+export async function dropDatabase(admin: string, url: string): Promise<void> {
+  await asAdmin(admin, `drop database if exists ${new URL(url).pathname.slice(1)} with (force)`)
+}
+
+/** The URL of another database of the server. */
+export const databaseAt = (url: string, name: string) => Object.assign(new URL(url), { pathname: `/${name}` }).href
+
+export async function asAdmin<Row extends object>(url: string, sql: string): Promise<Row[]> {
   const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 120_000, query_timeout: 120_000 })
   await client.connect()
   try {
-    await client.query(sql)
+    return (await client.query<Row>(sql)).rows
   } finally {
     await client.end()
   }

@@ -8,7 +8,7 @@ import { guardOn, intervalSeconds, interventionsOf, pass, workerOn } from '../su
 
 let t: TestKernel
 beforeEach(async () => {
-  t = await testKernel()
+  t = await testKernel({ isReused: true })
 })
 afterEach(() => t.drop())
 

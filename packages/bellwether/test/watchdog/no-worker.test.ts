@@ -21,7 +21,7 @@ import { listen } from '../support/servers/listen.js'
 
 let t: TestKernel
 beforeEach(async () => {
-  t = await testKernel()
+  t = await testKernel({ isReused: true })
 })
 afterEach(() => t.drop())
 

@@ -109,7 +109,7 @@ let benches = 0
 
 export async function openModelSetup(options: ModelSetupOptions = {}): Promise<ModelSetup> {
   const { tools = {}, env = {} } = options
-  const t = options.t ?? (await testKernel({ time: 'real' }))
+  const t = options.t ?? (await testKernel({ time: 'real', isReused: true }))
   const chunks: ModelSetup['chunks'] = []
   const ran: Record<string, number> = {}
   const scripts: Record<string, Script> = {}
