@@ -2,7 +2,7 @@
  * A PostgreSQL connection outside the pool, for LISTEN and NOTIFY. Connecting and every query have a timeout; a query that
  * times out destroys the connection, because the next query would read the late answer. The connection keeper reconnects.
  */
-import pg from 'pg'
+import pg from '../database/driver.js'
 import { asError, deferred, defined } from '@bellwether/base'
 import type { Connection } from './connection-keeper.js'
 import { exchangeTimeoutMs } from '../retry.js'

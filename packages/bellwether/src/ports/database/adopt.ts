@@ -5,7 +5,7 @@
 import { realpath } from 'node:fs/promises'
 import { poll, systemClock } from '@bellwether/base'
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
-import pg from 'pg'
+import pg from './driver.js'
 import { superuser, type Identity } from './cluster.js'
 import type { Layout } from './layout.js'
 import { translateError } from './pg-errors.js'

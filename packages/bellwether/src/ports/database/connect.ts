@@ -2,7 +2,7 @@
  * Opens one connection to PostgreSQL: checks the URL and the server's version and sets the timeouts. pool.ts does the pooling.
  */
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
-import pg from 'pg'
+import pg from './driver.js'
 import { translateError } from './pg-errors.js'
 import { types } from './pg-types.js'
 

@@ -2,7 +2,7 @@
  * Parses values from PostgreSQL for our connections only; the driver's global table stays unchanged. An int8 becomes a number if
  * a number holds it exactly, else text. All other types use the driver's default.
  */
-import pg from 'pg'
+import pg from './driver.js'
 
 type TypeId = Parameters<typeof pg.types.setTypeParser>[0]
 

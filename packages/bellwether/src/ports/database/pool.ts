@@ -5,7 +5,7 @@
  */
 import { asError } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
-import pg from 'pg'
+import pg from './driver.js'
 import { checkServer, clientConfig, type ConnectOptions } from './connect.js'
 import type { Database, Queryable, Statement } from './database.js'
 import { isBroken, translateError } from './pg-errors.js'
