@@ -13,6 +13,8 @@ const loopback = '127.0.0.1'
 // Enough for a few scrapers.
 const connectionsMax = 16
 const requestMs = 10_000
+// The text format of Prometheus.
+const pageType = 'text/plain; version=0.0.4; charset=utf-8'
 
 export async function serveMetrics(metrics: Metrics, port: number): Promise<MetricsServer> {
   const server = createServer({ requestTimeout: requestMs, headersTimeout: requestMs }, (request, response) => {
@@ -22,7 +24,7 @@ export async function serveMetrics(metrics: Metrics, port: number): Promise<Metr
       return
     }
     metrics.text().then(
-      (text) => response.writeHead(200, { 'content-type': metrics.contentType }).end(text),
+      (text) => response.writeHead(200, { 'content-type': pageType }).end(text),
       () => response.writeHead(500).end(),
     )
   })

@@ -165,6 +165,7 @@ it('shows the last values while the database is unavailable, and shares one read
     },
   }
   const metrics = await open({ db, clock: systemClock })
+  await metrics.text()
   const before = questions
   const pages = await Promise.all(Array.from({ length: 20 }, () => metrics.text()))
   expect(pages[0]).toContain('bellwether_database_up 1')
