@@ -2,7 +2,7 @@
  * What people and programs may write into a task of the board, over HTTP and on the command line. Every value is bounded,
  * and an unknown key is an error. Whether the board accepts the change is for the board to decide.
  */
-import { z } from 'zod'
+import { z } from './deferred.js'
 import { branchPattern, mergeModes, workspaceKinds } from './vocabulary.js'
 
 const line = (max: number) => z.string().trim().min(1).max(max)

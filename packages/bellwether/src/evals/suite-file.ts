@@ -37,13 +37,13 @@ const problemsMax = 20
 // More than those of any trail that was exported.
 const trailLevels = 80
 
-const keysOf: Readonly<Record<string, readonly string[]>> = {
+const keysByTable = (): Readonly<Record<string, readonly string[]>> => ({
   '': Object.keys(evalSuiteFile.shape),
   cases: Object.keys(evalSuiteFile.shape.cases.element.shape),
   variants: Object.keys(evalSuiteFile.shape.variants.element.shape),
   checks: Object.keys(evalCheck.shape),
   judge: ['agent', 'question'],
-}
+})
 
 /** Without `beside`, the files of cases are not read. */
 export function readSuiteFile(file: string, text: string, beside?: ReadBeside): ReadSuite {
@@ -194,6 +194,7 @@ function problemsOf(issue: z.core.$ZodIssue, values: unknown, at: At): string[] 
   if (issue.code === 'unrecognized_keys') {
     const table = path.findLast((part) => typeof part === 'string')
     return issue.keys.map((key) => {
+      const keysOf = keysByTable()
       const meant = nearest(key, keysOf[table ?? ''] ?? keysOf['']!)
       return `${at([...path, key])}: unknown key "${shownPath([...path, key])}"; did you mean "${meant}"?`
     })

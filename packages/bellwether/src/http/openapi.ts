@@ -3,14 +3,14 @@
  * request for the description, because most servers are never asked.
  */
 import { defined } from '@bellwether/base'
-import { problem, problemType, routes, type Route, type RouteKey } from '@bellwether/protocol/http'
+import { built, problem, problemType, routes, type Route, type RouteKey } from '@bellwether/protocol/http'
 import { z } from 'zod'
 import { apiBase } from '@bellwether/protocol'
 import { sessionCookie, sessionHeader } from './sign-in/browser-sessions.js'
 
 /** The JSON schema of a request or a response. */
 export const schemaOf = (schema: z.ZodType): object => {
-  const { $schema: _dialect, ...json } = z.toJSONSchema(schema, {
+  const { $schema: _dialect, ...json } = z.toJSONSchema(built(schema), {
     io: 'input',
     unrepresentable: 'any',
     cycles: 'ref',

@@ -1,5 +1,5 @@
 /** Projects, agents, profiles, tools and workers. */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import { activities, afterExecutions, agentStatuses, memories, outcomes } from '../vocabulary.js'
 import {
   bodyBytes,

@@ -1,5 +1,5 @@
 /** Approvals: calls that wait until a person allows or denies them, and what people allowed beyond one call. */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import { approvalScopes, approvalStatuses } from '../vocabulary.js'
 import { id, inProject, limit, list, record, text, time, type Route, type Row } from './shapes.js'
 

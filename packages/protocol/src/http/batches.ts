@@ -1,5 +1,5 @@
 /** Fork-join: batches of tasks that no turn waits for. */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import { outcomes, targetStrategies } from '../vocabulary.js'
 import {
   bodyBytes,

@@ -1,5 +1,5 @@
 /** The board. Objects that come from the task log keep the keys of its lines. */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import { newTask, taskChange } from '../task-input.js'
 import { taskActions, taskStatuses } from '../vocabulary.js'
 import { taskQuery } from './bulk.js'

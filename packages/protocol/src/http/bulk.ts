@@ -2,7 +2,7 @@
  * Bulk actions on turns and tasks. A preview (`dry_run`) decides which rows match and what would happen to each; the action names these rows,
  * or repeats the filter with the number that the preview counted. Every row has its own result, and repeating a request changes no row twice.
  */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import { taskChange } from '../task-input.js'
 import { bulkMax, bulkResults, bulkTaskActions, bulkTurnActions, outcomes, taskStatuses } from '../vocabulary.js'
 import { amount, bodyBytes, flag, id, inProject, integer, list, text, type Route } from './shapes.js'

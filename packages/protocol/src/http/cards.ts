@@ -1,5 +1,5 @@
 /** Cards and boxes. */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import { bodyBytes, card, id, inProject, limit, list, newCard, numberCursor, type Route } from './shapes.js'
 
 const boxPage = z.object({

@@ -1,5 +1,5 @@
 /** The event stream of a project, and the actions of watchdogs. */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import { eventKinds } from '../vocabulary.js'
 import {
   eventStream,

@@ -1,5 +1,5 @@
 /** Health of the server and its components, metrics, sign-in, and the description of the API. */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import { healthStates } from '../vocabulary.js'
 import { list, record, time, type Route } from './shapes.js'
 

@@ -78,6 +78,7 @@ export const routes = {
   ...healthRoutes,
 } as const
 
+export { built } from '../deferred.js'
 export { problem, problemType, type Problem } from './problems.js'
 export { bodyBytes, eventStream, waitMaxSeconds, type Route } from './shapes.js'
 export type { Card, CardRow, FieldSpec, NewCard } from './shapes.js'

@@ -1,5 +1,5 @@
 /** API keys, browser sessions and the audit log. */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import { keyRoles } from '../vocabulary.js'
 import { id, limit, list, numberCursor, page, targetsMax, text, time, token, type Route } from './shapes.js'
 

@@ -1,5 +1,5 @@
 /** The routes of the pipe protocol, by which sensors feed views. Its messages are in ../pipe.ts, which sensors load too. */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import {
   auditResponse,
   auditEndRequest,

@@ -1,5 +1,5 @@
 /** The body of every error response: application/problem+json (RFC 9457) with a stable code and a hint. */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 
 export const problemType = 'application/problem+json'
 

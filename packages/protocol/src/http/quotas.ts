@@ -1,5 +1,5 @@
 /** Quotas: accounts that reached a limit of their provider, and spending limits per calendar day and month. */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import { spendingActions } from '../vocabulary.js'
 import { list, text, time, type Route } from './shapes.js'
 

@@ -2,7 +2,7 @@
  * Schedules: cron and interval rules that start turns or board tasks. Files `schedules/NAME.toml` have the same keys. Whether a cron
  * expression, a time zone or an interval is valid is for pmo/schedules/timing.ts to decide.
  */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import { newTask } from '../task-input.js'
 import { fireKinds, fireStatuses, missedPolicies, overlapPolicies, scheduleSources } from '../vocabulary.js'
 import {

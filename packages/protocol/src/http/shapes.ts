@@ -3,7 +3,7 @@
  * Request schemas are strict and bounded. Response schemas describe plain JSON and never transform it, so that a parsed
  * response equals the response; readers ignore fields that they do not know.
  */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import { isToken } from '../subjects.js'
 import { cardTypes } from '../vocabulary.js'
 

@@ -1,5 +1,5 @@
 /** Signing a browser in. These routes need no key, and are outside of the API's path. */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import type { Route } from './shapes.js'
 
 const opened = z.object({ secret: z.string(), expires_in_seconds: z.number() })

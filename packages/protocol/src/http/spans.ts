@@ -1,5 +1,5 @@
 /** The spans of a turn: everything that took time, for a waterfall. Derived from the stored rows; nothing is written for them. */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import { count } from '../counts.js'
 import { id, inProject, list, time, type Route, type Row } from './shapes.js'
 

@@ -1,5 +1,5 @@
 /** Tool results, questions to people, and actions from a user interface. */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import { afterExecutions, resultStatuses } from '../vocabulary.js'
 import { bodyBytes, id, inProject, limit, list, text, time, token, type Route, type Row } from './shapes.js'
 

@@ -1,5 +1,5 @@
 /** Trails: the record of one ended turn as a document that can be replayed, forked, exported and imported. */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import { cardTypes, messageMaxChars, messageTypes, outcomes, waitStatuses } from '../vocabulary.js'
 import { bodyBytes, id, inProject, list, longText, record, text, token, type Route } from './shapes.js'
 import { startedTurn } from './turns.js'

@@ -1,5 +1,5 @@
 /** The transcript of a turn: what its agent wrote and did, in order. Workers append; people and programs read it live and afterwards. */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import { outcomes, transcriptKinds } from '../vocabulary.js'
 import {
   bodyBytes,

@@ -1,5 +1,5 @@
 /** Trends: counts per bar of time of what ended, what it cost and what waited. */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import { trendCharts, trendRangeNames, trendUnits } from '../trends.js'
 import { inProject, list, time, token, type Route } from './shapes.js'
 

@@ -1,5 +1,5 @@
 /** Turns: enqueue, list, read, wait, stop. */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import {
   activities,
   budgetKeys,
@@ -371,7 +371,7 @@ export const turnRoutes = {
       'The follow-up resumes the session of a coding agent’s program, and an agent with `memory: session` knows the turn. The turn is the parent of its follow-up. A turn that has not ended refuses it (409 `turn_not_ended`).',
     params: oneTurn,
     bodyBytesMax: bodyBytes.large,
-    body: z.strictObject({ instruction: longText.min(1), budget: newTurn.shape.budget }),
+    body: z.strictObject({ instruction: longText.min(1), budget: turnBudget.optional() }),
     responses: { 202: startedTurn },
   },
 } as const satisfies Record<string, Route>

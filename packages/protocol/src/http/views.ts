@@ -1,5 +1,5 @@
 /** Views: tree, search, stats, changes, barriers and evidence. */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import { pipeRoles } from '../pipe-vocabulary.js'
 import { bodyBytes, eventStream, flag, integer, list, secondsUpTo, type Route } from './shapes.js'
 

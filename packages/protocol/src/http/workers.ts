@@ -1,5 +1,5 @@
 /** The worker API, for workers in any language: claim, beat, record steps, spend from the budget, suspend, deliver. */
-import { z } from 'zod'
+import { z } from '../deferred.js'
 import {
   activities,
   afterExecutions,

@@ -16,9 +16,9 @@ export const scheduleNameOf = (file: string) => basename(file, scheduleExt)
 const scheduleMaxBytes = 1_048_576
 const shownMax = 80
 
-/** Keys that a file may have at its top; `task` has those of a task. */
-const keys = Object.keys(scheduleFile.shape)
-const taskKeys = Object.keys(scheduleFile.shape.task.unwrap().shape)
+/** Keys that a file may have at its top, or in its `task`. */
+const keysAt = (path: string): string[] =>
+  Object.keys(path === 'task' ? scheduleFile.shape.task.unwrap().shape : scheduleFile.shape)
 
 export function readScheduleFile(file: string, text: string): ReadSchedule {
   const at = (key: string) => {
@@ -49,7 +49,7 @@ function problemsOf(issue: z.core.$ZodIssue, values: unknown, at: (key: string) 
   if (issue.code === 'unrecognized_keys')
     return issue.keys.map((key) => {
       const full = path === '' ? key : `${path}.${key}`
-      const meant = nearest(key, path === 'task' ? taskKeys : keys)
+      const meant = nearest(key, keysAt(path))
       return `${at(full)}: unknown key "${full}"; did you mean "${path === '' ? '' : `${path}.`}${meant}"?`
     })
   const value = valueAt(values, issue.path)

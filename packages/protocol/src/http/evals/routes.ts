@@ -2,7 +2,7 @@
  * Evaluations: a run of a suite starts one turn per case, variant and repeat, and stores what the checks found. Requests choose only among suites
  * that the project defines.
  */
-import { z } from 'zod'
+import { z } from '../../deferred.js'
 import { evalCheckKinds, evalLimits, evalResultStatuses, evalRunStatuses, outcomes } from '../../vocabulary.js'
 import { amount, id, inProject, limit, list, page, text, time, type Route, type Row } from '../shapes.js'
 import { evalName, whole } from './suite-file.js'

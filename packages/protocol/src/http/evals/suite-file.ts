@@ -2,7 +2,7 @@
  * The file of an evaluation suite, `evals/NAME.toml`: cases, checks and variants, and the suite as a run stores it. Whether a pattern or a JSON
  * schema is valid, and what the named files contain, is for evals/suite-file.ts of the product to decide.
  */
-import { z } from 'zod'
+import { z } from '../../deferred.js'
 import { evalCheckKinds, evalLimits } from '../../vocabulary.js'
 import { fieldSpec, id, longText, record, text, token } from '../shapes.js'
 import type { TrailCard } from '../trails.js'

@@ -1,5 +1,5 @@
 /** Which turns a list shows. Several filters together narrow it. */
-import { z } from 'zod'
+import { z } from '../../deferred.js'
 import { turnStatuses } from '../../vocabulary.js'
 import { integer, limit, text, token } from '../shapes.js'
 

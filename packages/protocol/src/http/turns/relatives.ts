@@ -1,5 +1,5 @@
 /** The turns that a turn descends from, and those that descend from it. */
-import { z } from 'zod'
+import { z } from '../../deferred.js'
 import { outcomes } from '../../vocabulary.js'
 import { list, time } from '../shapes.js'
 
