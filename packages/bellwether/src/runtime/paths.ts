@@ -1,7 +1,11 @@
 /** Names of files and folders that the processes and commands of a project agree on. */
+import { hostname } from 'node:os'
+import { join } from 'node:path'
 
 /** In the project folder: one file per agent. */
 export const agentsFolder = 'agents'
+/** The permanent name of the agents folder of a project. */
+export const agentsOrigin = (project: string) => `${hostname()}:${join(project, agentsFolder)}`
 /** In the project folder: one file per schedule. */
 export const schedulesFolder = 'schedules'
 /** In the project folder: one file per evaluation suite, with the texts and trails of its cases. */
@@ -25,6 +29,8 @@ export const configFolder = 'config'
 /** In the project folder: MCP servers and HTTP tools. */
 export const mcpFile = 'mcp.json'
 export const toolsFile = 'tools.json'
+/** The files that declare tools, one per kind. */
+export const declaredToolFiles = [toolsFile] as const
 /** The git worktrees of tasks. */
 export const worktreesFolder = 'worktrees'
 /** The sessions of coding agents that run in a sandbox: one folder per agent. */

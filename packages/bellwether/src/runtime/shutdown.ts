@@ -15,6 +15,11 @@ export interface Shutdown {
   release(): void
 }
 
+/** Shorter than the 30 s after which Kubernetes and systemd kill a process. Other workers take over turns that did not end. */
+export const drainSeconds = 20
+/** A turn caused an uncaught error and failed: the worker drained and can be restarted at once (EX_TEMPFAIL). */
+export const turnFailureExitCode = 75
+
 const numbers = { SIGINT: 2, SIGTERM: 15 } as const
 
 export interface ShutdownOptions {

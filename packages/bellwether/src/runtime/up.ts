@@ -42,13 +42,12 @@ import { openRuntime, type Runtime } from './runtime.js'
 import { type Control, openControl } from './control/open.js'
 import type { Project } from './control/trust.js'
 import { requireKeyFor, runServerPart } from './server.js'
-import { listenForShutdown, type Shutdown } from './shutdown.js'
+import { drainSeconds, listenForShutdown, type Shutdown } from './shutdown.js'
 import { superviseDatabase, type SupervisedDatabase } from './supervise/database-supervisor.js'
 import { startVariables, withoutOwnSecrets } from './supervise/worker-environment.js'
 import { openLocalWorkers } from './supervise/local-workers.js'
 import { defaultSourceId } from '../view/view.js'
 import { openSupervisor } from './supervise/supervisor.js'
-import { drainSeconds } from './worker.js'
 
 export interface UpOptions extends ProcessOptions {
   readonly dataDir: string

@@ -13,7 +13,7 @@ import { unable } from '../worker/roster/roster.js'
 import { openTranscriptWriter } from '../worker/transcript.js'
 import type { HostedTool } from '../worker/tools/tool.js'
 import { hideProcess } from '../ports/processes/hide-process.js'
-import { allowYoungGenerationGrowth, collectGarbageWhenIdle } from './heap-tuning.js'
+import { tuneForWork, collectGarbageWhenIdle } from './heap-tuning.js'
 import { openFileAgents } from './parts/worker/file-agents.js'
 import { openFunctionAgents } from './parts/worker/function-agents.js'
 import { openLiveAgentsFile } from './parts/worker/live-agents-file.js'
@@ -22,6 +22,7 @@ import { openStandby } from './parts/worker/standby.js'
 import { workerLoopSettings, workerSettings } from './parts/part-settings.js'
 import { startProcessTelemetry } from './parts/telemetry.js'
 import { type ProcessOptions, runProcess } from './process.js'
+import { drainSeconds, turnFailureExitCode } from './shutdown.js'
 
 export interface WorkerProcessOptions extends ProcessOptions {
   readonly target: string
@@ -37,11 +38,7 @@ export interface WorkerProcessOptions extends ProcessOptions {
   readonly concurrency?: number
 }
 
-// Shorter than the 30 s after which Kubernetes and systemd kill a process. Other workers take over turns that did not end.
-export const drainSeconds = 20
 const orphanDrainSeconds = 1
-/** A turn caused an uncaught error and failed: the worker drained and can be restarted at once (EX_TEMPFAIL). */
-export const turnFailureExitCode = 75
 
 export function runWorkerProcess(options: WorkerProcessOptions): Promise<number> {
   const target = token(options.target, 'worker target')
@@ -169,7 +166,7 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
       traces: false,
       worker: () => ({ target, running: running.worker.running.size, concurrency }),
     })
-    allowYoungGenerationGrowth()
+    tuneForWork()
     const facts = { worker_id: workerId, target, concurrency, bell: bell.kind }
     options.onReady?.({ ready: true, role: 'worker', ...facts, pid: process.pid })
     log.info(facts, 'worker is ready')

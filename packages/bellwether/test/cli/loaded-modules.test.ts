@@ -27,8 +27,12 @@ async function modulesOf(folder: string, name: string, program: readonly string[
     }`)
   const register = asUrl(`import { register } from 'node:module'; register(${JSON.stringify(hook)})`)
   const args = ['--import', register, ...program]
+  let printed = ''
   const ended = await promisify(execFile)(process.execPath, args, { cwd: folder }).then(
-    () => 0,
+    ({ stdout }) => {
+      printed = stdout
+      return 0
+    },
     (error: { readonly code?: unknown }) => error.code,
   )
   expect(ended).toBe(exitCode)
@@ -36,7 +40,7 @@ async function modulesOf(folder: string, name: string, program: readonly string[
   const packages = modules.flatMap((url) => /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(url)?.[1] ?? [])
   const rooms = modules.flatMap((url) => /\/bellwether\/dist\/([^/]+)\//.exec(url)?.[1] ?? [])
   const unique = (names: readonly string[]) => [...new Set(names)].sort()
-  return { modules, count: modules.length, packages: unique(packages), rooms: unique(rooms) }
+  return { modules, printed, count: modules.length, packages: unique(packages), rooms: unique(rooms) }
 }
 
 describe('the modules of a process that waits', () => {
@@ -44,27 +48,43 @@ describe('the modules of a process that waits', () => {
   const withoutIntl = asUrl(`const fail = () => { throw new Error('Intl is used while modules load') }
     Number.prototype.toLocaleString = Date.prototype.toLocaleString = fail
     for (const name of ['DateTimeFormat', 'NumberFormat', 'Collator', 'supportedValuesOf']) Intl[name] = fail`)
-  const loads = async (part: string) => {
-    const url = new URL(`../../dist/runtime/${part}.js`, import.meta.url).href
-    const program = ['--import', withoutIntl, '--input-type=module', '--eval', `await import(${JSON.stringify(url)})`]
-    const { modules, packages } = await modulesOf(await testFolder(), part, program)
-    return { modules: modules.filter((one) => !one.startsWith('node:')), packages }
+  /** Also counts the schemas that were built, and Node's own modules. */
+  const loads = async (part: string, ...parts: readonly string[]) => {
+    const urls = [part, ...parts].map((one) => new URL(`../../dist/${one}.js`, import.meta.url).href)
+    const zod = import.meta.resolve('zod')
+    const code = `for (const url of ${JSON.stringify(urls)}) await import(url)
+      const { z } = await import(${JSON.stringify(zod)})
+      const { queryObjects } = await import('node:v8')
+      const kinds = [z.ZodObject, z.ZodString, z.ZodNumber, z.ZodOptional, z.ZodNullable, z.ZodArray, z.ZodEnum]
+      const schemas = kinds.reduce((sum, kind) => sum + queryObjects(kind, { format: 'count' }), 0)
+      process.stdout.write(JSON.stringify({ schemas, own: process.moduleLoadList }))`
+    const program = ['--import', withoutIntl, '--input-type=module', '--eval', code]
+    const { modules, packages, printed } = await modulesOf(await testFolder(), 'modules', program)
+    const { schemas, own } = JSON.parse(printed) as { readonly schemas: number; readonly own: readonly string[] }
+    return { modules: modules.filter((one) => !one.startsWith('node:')), packages, schemas, own }
   }
+  const httpClient = 'NativeModule internal/deps/undici/undici'
 
   it('a worker loads no schemas of HTTP routes, which cost 9 MB, and nothing of the server, the board and the view', async () => {
-    const { modules, packages } = await loads('worker')
+    const { modules, packages, schemas, own } = await loads('runtime/worker')
     const unused = /protocol\/dist\/http\/|bellwether\/dist\/(?:http|board|view|pmo|mcp)\//
     expect(modules.filter((one) => unused.test(one))).toEqual([])
     expect(
       packages.filter((one) => /fastify|otel|opentelemetry|nats|ai-sdk|modelcontext|nodemailer|openid/.test(one)),
     ).toEqual([])
-    expect(modules.length).toBeLessThan(480)
+    expect(modules.length).toBeLessThan(420)
+    expect(schemas).toBeLessThan(220)
+    expect(own).not.toContain(httpClient)
   })
 
-  it('`up` loads what a sign-in, a message, a model and an MCP server need when they are used', async () => {
-    const { modules, packages } = await loads('up')
-    expect(packages.filter((one) => /nats|ai-sdk|modelcontext|nodemailer|openid|ajv/.test(one))).toEqual([])
-    expect(modules.length).toBeLessThan(900)
+  it('`up` loads what a sign-in, a message, a model, a tool, an MCP server, a scrape and a route need when they are used', async () => {
+    const { modules, packages, schemas, own } = await loads('runtime/up', 'telemetry/metrics')
+    expect(packages.filter((one) => /nats|ai-sdk|modelcontext|nodemailer|openid|ajv|prom-client/.test(one))).toEqual([])
+    expect(modules.filter((one) => /runtime\/(?:parts\/worker\/|parts\/tools|worker)/.test(one))).toEqual([])
+    expect(modules.length).toBeLessThan(760)
+    // Those of files and of the pipe. The contract has 3,000 more.
+    expect(schemas).toBeLessThan(450)
+    expect(own).not.toContain(httpClient)
   })
 })
 

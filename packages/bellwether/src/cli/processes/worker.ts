@@ -44,6 +44,8 @@ export function workerCommand(finish: (code: number) => void): Command {
     .action(async (flags: Flags) => {
       if (flags.environmentFd !== undefined)
         addToEnvironment(JSON.parse(readFileSync(flags.environmentFd, 'utf8')) as Environment)
+      const { tuneForStart } = await import('../../runtime/heap-tuning.js')
+      tuneForStart()
       const [{ runWorkerProcess }, { loadAgents }] = await Promise.all([
         import('../../runtime/worker.js'),
         import('../../runtime/parts/worker/agents-file.js'),

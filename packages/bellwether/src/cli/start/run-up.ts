@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { defined, environment, systemClock } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
 import { openDataFolder } from '../../runtime/data-folder.js'
-import { allowYoungGenerationGrowth } from '../../runtime/heap-tuning.js'
+import { tuneForWork } from '../../runtime/heap-tuning.js'
 import { agentsFolder } from '../../runtime/paths.js'
 import { settingsFile } from '../../settings/load.js'
 import { isAccepted, requireTrust } from './accept.js'
@@ -41,7 +41,7 @@ export async function runUp(flags: UpFlags): Promise<number> {
       projectId: flags.project,
       program: [...process.execArgv, process.argv[1] ?? ''],
       onReady(facts) {
-        allowYoungGenerationGrowth()
+        tuneForWork()
         print(facts)
       },
       host: flags.host,

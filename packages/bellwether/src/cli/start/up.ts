@@ -24,9 +24,9 @@ export function upCommand(finish: (code: number) => void): Command {
     .option('--json', 'print one JSON object when ready')
     .addOption(parentPipe())
     .action(async (flags: UpFlags) => {
-      // Before the parts are loaded, which allocates most of the heap of a start: a young generation that grew hardly shrinks.
-      const { limitYoungGeneration } = await import('../../runtime/heap-tuning.js')
-      limitYoungGeneration()
+      // Before the parts are loaded, which allocates most of the heap of a start.
+      const { tuneForStart } = await import('../../runtime/heap-tuning.js')
+      tuneForStart()
       const { runUp } = await import('./run-up.js')
       finish(await runUp(flags))
     })

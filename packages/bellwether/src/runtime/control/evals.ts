@@ -81,6 +81,8 @@ export interface EvalFiles {
   /** Stores the suites that changed. */
   step(): Promise<void>
   readonly isTrusted: EvalDriverOptions['isTrusted']
+  /** Whether the folder has a suite: without one, no run can begin. */
+  hasSuites(): boolean
 }
 
 export function openEvalFiles({ runtime, projectId, accepted, folder, origin, log }: EvalFilesOptions): EvalFiles {
@@ -108,6 +110,7 @@ export function openEvalFiles({ runtime, projectId, accepted, folder, origin, lo
       }
     },
     isTrusted: (command) => trusted.has(canonicalJson(command)),
+    hasSuites: () => stored.size > 0,
   }
 }
 

@@ -12,9 +12,15 @@ import type { Settings } from '../../settings/schema.js'
 import { functionRefusal } from '../../worker/roster/agent-file.js'
 import { openAgentFolder } from '../../worker/roster/folder.js'
 import { openRoster } from '../../worker/roster/roster.js'
-import { agentsFolder, configFolder, controlFolder, evalsFolder, schedulesFolder } from '../paths.js'
-import { declareTool, declaredTools } from '../parts/tools.js'
-import { originOf } from '../parts/worker/file-agents.js'
+import {
+  agentsFolder,
+  agentsOrigin,
+  configFolder,
+  controlFolder,
+  declaredToolFiles,
+  evalsFolder,
+  schedulesFolder,
+} from '../paths.js'
 import type { Runtime } from '../runtime.js'
 import { canWriteFiles, pathOf, type ControlFiles } from './files.js'
 import { openGate, type Gate } from './gate.js'
@@ -49,6 +55,8 @@ const pollMs = 5_000
 // A turn of an evaluation takes seconds; a run that a person starts begins within a second.
 const evalMs = 250
 const evalQuietMs = 1_000
+// Without a suite: only the runs of a suite that was deleted are left.
+const noSuitesMs = 10_000
 // Clocks of the filesystem and the database may differ a little, and a turn ends shortly after its last process.
 const marginMs = 1_000
 
@@ -85,7 +93,7 @@ export async function openControl(options: ControlOptions): Promise<Control> {
     turnsAt,
     log,
   })
-  const origin = originOf(realpathSync(folder))
+  const origin = agentsOrigin(realpathSync(folder))
   const roster = openRoster({ kernel, projectId, folder: agents, origin, log, executor: () => undefined })
   await roster.step()
   // After the roster: a schedule names an agent.
@@ -96,8 +104,12 @@ export async function openControl(options: ControlOptions): Promise<Control> {
   await evals.step()
   const evaluations = openEvalPart({ ...evalOptions, files: evals, settings, dataDir })
   const silentSeconds = settings.worker.inbox_processing_timeout_seconds
-  for (const tool of declaredTools({ control: gate.folder, log }))
-    await declareTool(kernel, projectId, tool, silentSeconds)
+  // The code that reads and hosts tools is large, and most projects declare none.
+  if (declaredToolFiles.some((name) => existsSync(join(gate.folder, name)))) {
+    const { declareTool, declaredTools } = await import('../parts/tools.js')
+    for (const tool of declaredTools({ control: gate.folder, log }))
+      await declareTool(kernel, projectId, tool, silentSeconds)
+  }
 
   async function step(): Promise<void> {
     await gate.step()
@@ -126,13 +138,22 @@ export async function openControl(options: ControlOptions): Promise<Control> {
       })
       onAbort(signal, () => watches.forEach((watch) => watch.close()))
       const timing = { clock: systemClock, log, signal }
-      const driven = loop({ ...timing, name: 'evaluations', intervalMs: evalMs, quietMaxMs: evalQuietMs }, () =>
-        evaluations.step(signal),
-      )
+      const firstSuite = makeWake(systemClock)
+      const driving = {
+        ...timing,
+        name: 'evaluations',
+        intervalMs: evalMs,
+        get quietMaxMs() {
+          return evals.hasSuites() ? evalQuietMs : noSuitesMs
+        },
+      }
+      const driven = loop(driving, () => evaluations.step(signal), firstSuite)
       await loop(
         { ...timing, name: 'control files', intervalMs: pollMs, steady: true },
         async () => {
+          const hadSuites = evals.hasSuites()
           await step()
+          if (!hadSuites && evals.hasSuites()) firstSuite.now()
           await onChange()
         },
         wake,

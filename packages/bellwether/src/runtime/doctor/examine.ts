@@ -25,8 +25,7 @@ import { holderOf } from '../parts/listen.js'
 import { plain } from '../../client/sanitize.js'
 import { readControlFiles, type ProjectFolders } from '../control/files.js'
 import { inspect, trustFolderOf } from '../control/trust.js'
-import { toolFiles } from '../parts/tools.js'
-import { databaseFolder, oldDataFolder } from '../paths.js'
+import { databaseFolder, declaredToolFiles, mcpFile, oldDataFolder } from '../paths.js'
 import { agentFiles, checkAgents, checkKeys, checkLimits, checkPrograms, readAgents } from './agents.js'
 import { absent, bad, good, warning, type Finding, type Found } from './finding.js'
 import { checkSchedules } from './schedules.js'
@@ -168,7 +167,7 @@ const ownOf = (table: object): string =>
 
 async function tools(folder: string) {
   const found: string[] = []
-  for (const file of toolFiles) {
+  for (const file of [mcpFile, ...declaredToolFiles]) {
     const text = await readProjectFile(join(folder, file)).catch(absent)
     if (text === undefined) continue
     try {

@@ -20,7 +20,7 @@ import type { McpOptions, OpenServer } from '../../worker/tools/mcp-servers.js'
 import { approvalSeconds, runSeconds, waitSeconds } from '../../worker/tools/timing.js'
 import type { HostedTool, Toolbox } from '../../worker/tools/tool.js'
 import { isForActions, openToolbox } from '../../worker/tools/toolbox.js'
-import { mcpFile, toolsFile } from '../paths.js'
+import { type declaredToolFiles, mcpFile, toolsFile } from '../paths.js'
 import { toolHostSettings } from './part-settings.js'
 
 export interface ToolsOptions extends McpOptions {
@@ -101,8 +101,7 @@ export async function openTools(options: ToolsOptions): Promise<WorkerTools> {
 }
 
 /** The kinds of tools that files declare: file name → reader. */
-const kinds = { [toolsFile]: readHttpTools }
-export const toolFiles: readonly string[] = [mcpFile, ...Object.keys(kinds)]
+const kinds: Readonly<Record<(typeof declaredToolFiles)[number], typeof readHttpTools>> = { [toolsFile]: readHttpTools }
 
 type DeclaredOptions = Pick<ToolsOptions, 'control' | 'log'> & Partial<Pick<ToolsOptions, 'functions'>>
 

@@ -11,7 +11,7 @@ import { startChild, type Child, type ChildExit, type ChildOptions } from './chi
 import { agentsFolder } from '../paths.js'
 import type { Supervisor } from './supervisor.js'
 import { workerPart } from '../parts/up-file.js'
-import { turnFailureExitCode } from '../worker.js'
+import { turnFailureExitCode } from '../shutdown.js'
 
 export interface LocalWorkersOptions {
   /** The folder of the accepted control files. */

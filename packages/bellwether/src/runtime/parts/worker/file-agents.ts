@@ -3,7 +3,6 @@
  * without a restart.
  */
 import { existsSync, readdirSync, realpathSync } from 'node:fs'
-import { hostname } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { type Clock, defined, type Environment, type Log, onAbort, systemRandom, makeWake } from '@bellwether/base'
@@ -32,7 +31,7 @@ import type { WorkerOptions } from '../../../worker/scope.js'
 import type { HostedTool } from '../../../worker/tools/tool.js'
 import { dataFolderOf } from '../../data-folder.js'
 import { readOnlyPaths } from '../../control/files.js'
-import { agentsFolder, evalsFolder, oldDataFolder, sessionsFolder } from '../../paths.js'
+import { agentsFolder, agentsOrigin, evalsFolder, oldDataFolder, sessionsFolder } from '../../paths.js'
 import type { FunctionAgents } from './function-agents.js'
 import type { ProcessGuard } from './process-guard.js'
 import { openTools } from '../tools.js'
@@ -175,7 +174,7 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
     kernel,
     projectId,
     folder,
-    origin: originOf(root),
+    origin: agentsOrigin(root),
     writes: writesRoster,
     log,
     executor: ({ name, settings, instructions }) => executorOf(settings, instructions, name),
@@ -216,6 +215,3 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
     },
   }
 }
-
-/** The permanent name of the agents folder of a project. */
-export const originOf = (root: string) => `${hostname()}:${join(root, agentsFolder)}`
