@@ -81,3 +81,26 @@ it('refuses arguments whose check takes too long: each level of a foreign schema
     refuse: { code: 'invalid_arguments', message: expect.stringContaining('too long') },
   })
 })
+
+it('compiles a foreign schema that refers to a large part of it many times, in bounded time and memory', () => {
+  const part = Object.fromEntries(Array.from({ length: 400 }, (_, at) => [`p${at}`, { type: 'string' }]))
+  const parameters = {
+    $defs: { part: { properties: part } },
+    allOf: Array.from({ length: 300 }, () => ({ $ref: '#/$defs/part' })),
+  }
+  expect(checkArguments({ a: 1 }, { parameters, foreign: true })).toEqual({ args: { a: 1 } })
+  expect(() => checkSchema(parameters)).not.toThrow()
+  expect(checkArguments({ p399: 1 }, { parameters })).toMatchObject({ refuse: { code: 'invalid_arguments' } })
+})
+
+it('ends the compilation of a foreign schema that takes too long, and leaves the check to the host of the tool', () => {
+  const required = Object.fromEntries(Array.from({ length: 20_000 }, (_, at) => [`p${at}`, ['q']]))
+  expect(checkArguments({}, { parameters: { dependencies: required }, foreign: true })).toEqual({ args: {} })
+  expect(() => checkSchema({ dependencies: required })).toThrow('takes too long to compile')
+})
+
+it('checks arguments against a schema that calls itself asynchronous', () => {
+  const parameters = { $async: true, type: 'object', required: ['city'] }
+  expect(checkArguments({}, { parameters, foreign: true })).toMatchObject({ refuse: { code: 'invalid_arguments' } })
+  expect(checkArguments({ city: 'Bern' }, { parameters, foreign: true })).toMatchObject({ args: {} })
+})

@@ -15,8 +15,8 @@ import { storable } from '../../kernel/content.js'
 // Enough for the content of a source file; larger data belongs in a file whose name is passed.
 const argumentsMaxBytes = 262_144
 const depthMax = 32
-// Honest checks take microseconds; the worker does nothing else while one runs.
-const foreignMaxMs = 1_000
+// Honest checks take microseconds and honest schemas compile in milliseconds; the worker does nothing else at that time.
+const schemaMaxMs = 1_000
 // A few hundred tools are in use at a time; a compiled schema takes about 50 KB.
 const compiledMax = 500
 // As many problems as a model can fix at once.
@@ -57,10 +57,10 @@ export function checkArguments(args: unknown, shape: Shape): Checked {
 
 const call = new Script('run()')
 
-/** Undefined: it took too long, and was ended. The references of a schema can take exponential time. */
+/** Undefined: it took too long, and was ended. The references of a schema can take exponential time, to check and to compile. */
 function inTime<T>(run: () => T): T | undefined {
   try {
-    return call.runInNewContext({ run }, { timeout: foreignMaxMs }) as T
+    return call.runInNewContext({ run }, { timeout: schemaMaxMs }) as T
   } catch (error) {
     // The error comes from another context, where Error is another class.
     if ((error as { readonly code?: unknown }).code === 'ERR_SCRIPT_EXECUTION_TIMEOUT') return undefined
@@ -79,7 +79,7 @@ export function checkSchema(parameters: Arguments): void {
     const valid = new (ajv().Ajv)({ strict: false, logger: false })
     if (parameters['$schema'] === undefined && valid.validateSchema(parameters) !== true)
       throw new Error(valid.errorsText(valid.errors))
-    compile({ parameters })
+    if (inTime(() => compile({ parameters })) === undefined) throw new Error('it takes too long to compile')
   } catch (error) {
     throw new InvalidInput(`the schema of the parameters is invalid: ${errorMessage(error)}`, {
       code: 'invalid_schema',
@@ -112,7 +112,7 @@ function compiled(shape: Shape): ValidateFunction | undefined {
   }
   let compiled: ValidateFunction | undefined
   try {
-    compiled = compile(shape)
+    compiled = shape.foreign === true ? inTime(() => compile(shape)) : compile(shape)
   } catch {
     compiled = undefined // own schemas are checked on declaration; a foreign server checks for itself
   }
@@ -140,9 +140,12 @@ function compile({ parameters, foreign = false }: Shape): ValidateFunction {
     meta: false,
     validateSchema: false,
     logger: false,
+    // A copy per reference would make the code as large as the square of the schema.
+    inlineRefs: false,
     ...(foreign ? { code: { regExp: acceptAll } } : {}),
   }
-  const { $schema, ...rest } = parameters
+  // The check of an asynchronous schema is a promise: it would accept everything, and end the process when it rejects.
+  const { $schema, $async: _asynchronous, ...rest } = parameters
   const schema = { type: 'object', ...rest }
   if (typeof $schema === 'string' && $schema.includes('2020-12'))
     return new (ajv2020().Ajv2020)(options).compile(schema)
