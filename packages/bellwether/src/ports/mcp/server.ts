@@ -75,6 +75,9 @@ const slackMs = 5_000
 const farewellMs = 1_000
 const refreshMs = 1_000
 const loggedErrorsMax = 20
+// Servers ask rarely (`ping`), and read the answer.
+const unreadAnswersMax = 100
+const requestIdMaxChars = 1_000
 
 interface Session extends Connection {
   readonly client: Client
@@ -126,6 +129,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
       disconnect: lose,
       overflowed: () => overflown,
     }
+    boundAnswers(newTransport.transport, lose)
     connecting = newTransport.transport
     try {
       await client.connect(newTransport.transport, { timeout: connectMs })
@@ -161,7 +165,9 @@ export function openMcpServer(options: McpServerOptions): McpServer {
       log.warn({ server: name, tool: tool.slice(0, 100) }, 'MCP tool ignored: its name or schema is too long')
       return
     }
-    found.set(tool, { name: tool, description: description.slice(0, descriptionMaxChars), parameters: inputSchema })
+    // A copy: a slice would keep the whole text in memory.
+    const shown = Buffer.from(description.slice(0, descriptionMaxChars)).toString()
+    found.set(tool, { name: tool, description: shown, parameters: inputSchema })
   }
 
   let refreshing: Promise<void> | undefined
@@ -223,6 +229,22 @@ export function openMcpServer(options: McpServerOptions): McpServer {
       await connecting?.close()
       await closing
     },
+  }
+}
+
+/** Gives up a server that asks more than it reads: every answer would stay in memory, and over HTTP hold a connection. */
+function boundAnswers(transport: Transport, lose: (why: Error) => void): void {
+  const send = transport.send.bind(transport)
+  let unread = 0
+  transport.send = async (message, options) => {
+    if ('method' in message) return send(message, options)
+    if (unread === unreadAnswersMax || String(message.id).length > requestIdMaxChars) {
+      const why = new Error('The MCP server sends requests and does not read the answers')
+      lose(why)
+      throw why
+    }
+    unread += 1
+    await send(message, options).finally(() => (unread -= 1))
   }
 }
 
