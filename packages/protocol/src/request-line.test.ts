@@ -16,3 +16,9 @@ it('encodes parameters, query names and query values', () => {
 it('[V6.1] sends a byte of a file name that is not UTF-8 as that byte, and replaces any other lone surrogate', () => {
   expect(requestLine('GET /v', {}, { path: '/a\udcff\ud800' }).path).toBe('/api/v1/v?path=%2Fa%FF%EF%BF%BD')
 })
+
+it.each(['', '.', '..'])('refuses the parameter "%s", which leads to another route', (b) => {
+  expect(() => requestLine('POST /a/:b/stop', { b })).toThrow(`"b" must be an id (got "${b}")`)
+  expect(requestLine('GET /a/:b', { b: '%2e%2e' }).path).toBe('/api/v1/a/%252e%252e')
+  expect(requestLine('GET /a/:b', { b: '..a' }).path).toBe('/api/v1/a/..a')
+})
