@@ -34,6 +34,7 @@ export const problemStatuses: Readonly<Record<string, number>> = {
   agent_retired: 409,
   duplicate_tool_call: 409,
   duplicate_step: 409,
+  duplicate_card: 409,
   duplicate_reservation: 409,
   task_exists: 409,
   task_changed: 409,

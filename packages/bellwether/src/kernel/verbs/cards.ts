@@ -57,14 +57,18 @@ export async function makeBox(db: Queryable, ids: Ids, box: NewBox): Promise<str
   }
   await db
     .query({ name: 'bw_make_boxes', text: 'select state.make_boxes($1::json)', values: [JSON.stringify([row])] })
-    .catch(unknownCard)
+    .catch(cardProblem)
   return boxId
 }
 
-/** Turns the database's error about an unknown card or box into InvalidInput. */
-export function unknownCard(error: unknown): never {
-  if (hasCode(error, 'BW003')) {
-    throw new InvalidInput(error.message, { code: 'unknown_card', cause: error })
-  }
-  throw error
+/** Turns the database's error about an unknown card or box, or about the id of another card, into InvalidInput. */
+export function cardProblem(error: unknown): never {
+  if (hasCode(error, 'BW003')) throw new InvalidInput(error.message, { code: 'unknown_card', cause: error })
+  const isTaken = hasCode(error, '23505') && (error as { readonly constraint?: unknown }).constraint === 'cards_pkey'
+  if (!isTaken && !hasCode(error, 'BW007')) throw error
+  throw new InvalidInput(`Cannot write a card: ${isTaken ? 'its card_id is in use' : error.message}`, {
+    code: 'duplicate_card',
+    hint: 'omit card_id, or choose a random UUID',
+    cause: error,
+  })
 }

@@ -229,3 +229,28 @@ it('[T5.4] a swap accepts only cards of its own turn, and is atomic', async () =
   expect(await fingerprint(t.db)).toEqual(before)
   expect(await deliverTurn(t, turn)).toEqual({ what: 'ended' })
 })
+
+it('[T5.1] a turn repeats its own cards without effect, and refuses an id that another turn, a person or another project has used', async () => {
+  await t.agents('card-a', 'card-b')
+  await t.kernel.putAgents([{ projectId: 'q', agentId: 'card-q', workerTarget: target }])
+  const [one, other] = [await t.running('card-a'), await t.running('card-b')]
+  const card = (cardId: string, text = 'mine') => ({ cardId, ...thought(text) })
+  await t.kernel.record({ ...one, cards: [card('card-1')] })
+  await t.kernel.record({ ...one, cards: [card('card-1', 'again'), card('card-2')] })
+  expect(texts(await cardsIn(t, one.outputBoxId))).toEqual(['mine', 'mine'])
+  await t.kernel.makeBox({ projectId: project, cards: [card('card-3')] })
+  await t.kernel.makeBox({
+    projectId: 'q',
+    cards: [{ ...card('card-4'), metadata: { agent_turn_id: other.agentTurnId } }],
+  })
+  const before = await fingerprint(t.db)
+  for (const cardId of ['card-1', 'card-3', 'card-4'])
+    await expect(t.kernel.record({ ...other, cards: [card('card-5'), card(cardId)] })).rejects.toMatchObject({
+      code: 'duplicate_card',
+      message: expect.stringContaining(`card ${cardId} belongs to another turn`),
+    })
+  await expect(t.kernel.makeBox({ projectId: project, cards: [card('card-1')] })).rejects.toMatchObject({
+    code: 'duplicate_card',
+  })
+  expect(await fingerprint(t.db)).toEqual(before)
+})

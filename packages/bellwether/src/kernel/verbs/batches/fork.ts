@@ -7,7 +7,7 @@ import { InvalidInput, token } from '@bellwether/protocol'
 import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
 import { limitRow, type Limits } from '../budgets/budgets.js'
-import { cardRow, resultFieldsCard, unknownCard, type FieldSpec, type NewCard } from '../cards.js'
+import { cardRow, resultFieldsCard, cardProblem, type FieldSpec, type NewCard } from '../cards.js'
 import { plainText } from '../../content.js'
 import { checkTraceparent } from '../../trace.js'
 import { fenceRow, type Fence, type Verdict } from '../../verdict.js'
@@ -198,6 +198,6 @@ export async function fork(
       text: 'select * from state.fork($1::json)',
       values: [JSON.stringify(rows)],
     })
-    .catch(unknownCard)
+    .catch(cardProblem)
   return { batchId, what: verdict?.what ?? 'already' }
 }

@@ -1,6 +1,7 @@
 -- Records what a running turn writes: cards into its output box, a step, and the step's event. Locks the fenced head
 -- FOR SHARE, so that no reap can come between the check and the commit (hazard 3); a lost fence writes nothing and
--- returns 'stale'. If the turn has a budget, the step's usage is charged to it, and the verdict contains what is left.
+-- returns 'stale'. A card that the turn has written before is left as it is; the id of any other card raises BW007.
+-- If the turn has a budget, the step's usage is charged to it, and the verdict contains what is left.
 -- Items: {project_id, agent_id, agent_turn_id, turn_epoch, cards?: [{card_id, type, role, content, metadata?}], step?:
 -- {step_id, phase, status, tool_call_ids?, metadata?, error?}}.
 create or replace function state.record(p_items json)
@@ -11,6 +12,7 @@ declare
   v_live text[];
   v_holding text[] := '{}';
   v_step record;
+  v_foreign text;
 begin
   v_live := array(
     select x.agent_turn_id || ' ' || x.turn_epoch
@@ -45,6 +47,17 @@ begin
     cross join lateral json_array_elements(x.cards) with ordinality as c (value, ord)
     join made m on m.card_id = c.value ->> 'card_id'
     where x.output_box_id is not null order by x.ord, c.ord;
+
+    select k.card_id into v_foreign
+    from json_to_recordset(p_items) as x (project_id text, agent_turn_id text, turn_epoch bigint, cards json)
+    cross join lateral json_to_recordset(coalesce(x.cards, '[]')) as c (card_id text)
+    join cards.cards k on k.card_id = c.card_id
+    where x.agent_turn_id || ' ' || x.turn_epoch = any (v_live)
+      and (k.project_id, k.metadata ->> 'agent_turn_id') is distinct from (x.project_id, x.agent_turn_id)
+    limit 1;
+    if v_foreign is not null then
+      raise exception 'card % belongs to another turn', v_foreign using errcode = 'BW007';
+    end if;
 
     -- Charges what the steps used, for turns with a budget.
     for v_step in

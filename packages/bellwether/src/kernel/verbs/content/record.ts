@@ -1,7 +1,7 @@
 /** Record: a running turn writes cards into its output box, and its steps with what they used. A lost fence writes nothing. */
 import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
-import { cardRow, type NewCard } from '../cards.js'
+import { cardProblem, cardRow, type NewCard } from '../cards.js'
 import { payloadMaxBytes, plainText, storable } from '../../content.js'
 import { call, fenceRow, type Fence, type Verdict } from '../../verdict.js'
 import { leftOf, type BudgetLeft } from '../budgets/budgets.js'
@@ -28,7 +28,7 @@ export async function record(db: Queryable, ids: Ids, writing: Writing): Promise
   const { step } = writing
   const [verdict] = await call<Verdict<'recorded' | 'stale', Parameters<typeof leftOf>[0]>>(db, 'record', [
     { ...fenceRow(writing), cards: writing.cards?.map((card) => cardRow(ids, card)), step: step && stepRow(step) },
-  ])
+  ]).catch(cardProblem)
   return verdict === undefined || verdict.what === 'stale' ? 'stale' : { left: leftOf(verdict.detail) }
 }
 

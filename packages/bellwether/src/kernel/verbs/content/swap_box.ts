@@ -1,7 +1,7 @@
 /** Compaction: a running turn continues with a new output box; the old box stays unchanged (T5.4). A lost fence writes nothing. */
 import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
-import { cardRow, unknownCard, type NewCard } from '../cards.js'
+import { cardRow, cardProblem, type NewCard } from '../cards.js'
 import { call, fenceRow, type Fence, type Verdict } from '../../verdict.js'
 
 export interface BoxSwap extends Fence {
@@ -20,6 +20,6 @@ export async function swapBox(db: Queryable, ids: Ids, swap: BoxSwap): Promise<{
     card_ids: swap.cardIds ?? [],
     cards: (swap.cards ?? []).map((card) => cardRow(ids, card)),
   }
-  const [verdict] = await call<Verdict<'swapped' | 'stale'>>(db, 'swap_box', [row]).catch(unknownCard)
+  const [verdict] = await call<Verdict<'swapped' | 'stale'>>(db, 'swap_box', [row]).catch(cardProblem)
   return verdict?.what === 'swapped' ? { boxId } : 'stale'
 }

@@ -3,7 +3,7 @@ import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
 import { pmoHost } from '../../pmo-tools.js'
 import { callWith, type Fence } from '../../verdict.js'
-import { unknownCard } from '../cards.js'
+import { cardProblem } from '../cards.js'
 import { forkOfCall, waitSeconds, type NewBatch } from '../batches/fork.js'
 
 export interface PmoCall extends Fence {
@@ -46,6 +46,6 @@ export async function takeCall(db: Queryable, ids: Ids, call: PmoCall, batch: Ne
   const fork = JSON.stringify(forkOfCall(ids, call, call.stepId, toolCallId, batch))
   const fence = [projectId, toolCallId, agentTurnId, turnEpoch]
   const rows = callWith<{ what: 'taken' | 'gone' }>(db, 'take_call', ...fence, pmoHost, waitSeconds(batch), fork)
-  const [row] = await rows.catch(unknownCard)
+  const [row] = await rows.catch(cardProblem)
   return row?.what ?? 'gone'
 }

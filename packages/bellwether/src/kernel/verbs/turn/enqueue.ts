@@ -6,7 +6,7 @@ import { InvalidInput, token } from '@bellwether/protocol'
 import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
 import { turnBudgetRow, type TurnBudget } from '../budgets/budgets.js'
-import { cardRow, resultFieldsCard, unknownCard, type FieldSpec } from '../cards.js'
+import { cardRow, resultFieldsCard, cardProblem, type FieldSpec } from '../cards.js'
 import { payloadMaxBytes, plainText, storable } from '../../content.js'
 import { checkTraceparent } from '../../trace.js'
 import { column, jsonColumn } from '../../columns.js'
@@ -183,7 +183,7 @@ export async function enqueue(db: Queryable, rows: readonly Row[], claimant?: Cl
     if (!firsts.has(key)) firsts.set(key, row)
   }
   const distinct = firsts.size === rows.length ? rows : [...firsts.values()]
-  const { verdicts, claimed } = await callEnqueue(db, distinct, claimant).catch(unknownCard)
+  const { verdicts, claimed } = await callEnqueue(db, distinct, claimant).catch(cardProblem)
   const resultOf = verdicts[0]?.what === 'all_leased' ? leased : byVerdict(verdicts)
   const results = rows.map((row) => {
     const first = firsts.get(keyOf(row))!

@@ -5,7 +5,7 @@
 import { afterExecutions, InvalidInput, token, type AfterExecution } from '@bellwether/protocol'
 import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
-import { unknownCard } from '../cards.js'
+import { cardProblem } from '../cards.js'
 import { cardMaxBytes, plainText, storable } from '../../content.js'
 import { defaultPmoTool, pmoHost } from '../../pmo-tools.js'
 import { forkOfCall, together, waitSeconds, type ForkRows, type NewBatch } from '../batches/fork.js'
@@ -95,7 +95,7 @@ export async function suspend(
     [{ ...fenceRow(suspension), step_id: stepId, calls: rows }],
     suspendSeconds,
     forks.length === 0 ? null : JSON.stringify(together(forks)),
-  ).catch(unknownCard)
+  ).catch(cardProblem)
   if (verdict === undefined || verdict.what === 'refused') {
     throw new InvalidInput('A tool_call_id of this step was already used in this project', {
       code: 'duplicate_tool_call',
