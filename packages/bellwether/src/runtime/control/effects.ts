@@ -113,17 +113,29 @@ function ofServers(text: string): Effect[] {
     if (declared['disabled'] === true) return []
     const { command, args = [], env = {}, cwd = '.', url, headers = {} } = declared
     if (url !== undefined)
-      return [effect('connects to', mcpFile, `${textOrJson(url)} (MCP server ${name})`, [url, headers])]
+      return [effect('connects to', mcpFile, `${endpoint(url, headers)} (MCP server ${name})`, [url, headers])]
     const line = [textOrJson(command), ...(Array.isArray(args) ? args.map(textOrJson) : [])]
-    return [effect('runs', mcpFile, `${shown(line)} (MCP server ${name})`, [command, args, env, cwd])]
+    const also = [
+      ...(cwd === '.' ? [] : [`in ${textOrJson(cwd)}`]),
+      ...withVariables([...Object.keys(objectOf(env)), ...expanded([args, env])]),
+    ]
+    const what = `${[shown(line), ...also].join(', ')} (MCP server ${name})`
+    return [effect('runs', mcpFile, what, [command, args, env, cwd])]
   })
 }
 
 function ofTools(text: string): Effect[] {
   return entries(text, 'tools').map(([name, { url, headers }]) =>
-    effect('connects to', toolsFile, `${textOrJson(url)} (tool ${name})`, [url, headers]),
+    effect('connects to', toolsFile, `${endpoint(url, headers)} (tool ${name})`, [url, headers]),
   )
 }
+
+/** Headers may send variables of the person's environment. */
+const endpoint = (url: unknown, headers: unknown) => [textOrJson(url), ...withVariables(expanded(headers))].join(', ')
+const withVariables = (names: readonly string[]) =>
+  names.length === 0 ? [] : [`with the variables ${[...new Set(names)].join(', ')}`]
+const expanded = (value: unknown) =>
+  [...(JSON.stringify(value) ?? '').matchAll(/\$\{([^}:"]+)/g)].map(([, name]) => name ?? '')
 
 /** Policies name the commands that verify tasks, and the variables that these may see, under several keys. */
 const policyEffect = /command|check|verify|url|env/i
