@@ -3,10 +3,14 @@
  * strings, without a full parser. If it cannot find the key it returns the line of the section, or none.
  */
 import { createRequire } from 'node:module'
+import { isDeeper } from '@bellwether/base'
 import type * as toml from 'smol-toml'
 
 // One file instead of eight modules, loaded only if there is a TOML file.
 const loadToml = () => createRequire(import.meta.url)('smol-toml') as typeof toml
+
+// Dotted keys nest without a limit of the parser; what walks or stores the values needs stack per level.
+const levelsMax = 64
 
 /** The values, or where and why the text is not TOML. */
 export function parseToml(
@@ -14,7 +18,10 @@ export function parseToml(
 ): { readonly values: Record<string, unknown> } | { readonly line: number; readonly invalid: string } {
   const { parse, TomlError } = loadToml()
   try {
-    return { values: parse(text) }
+    const values = parse(text)
+    const deep = Object.keys(values).find((key) => isDeeper(values[key], levelsMax))
+    if (deep === undefined) return { values }
+    return { line: lineOf(text, deep) ?? 1, invalid: `its values are nested more than ${levelsMax} levels deep` }
   } catch (error) {
     if (!(error instanceof TomlError)) throw error
     const [reason = ''] = error.message.replace(/^Invalid TOML document: /, '').split('\n')
@@ -30,7 +37,7 @@ interface KeyLine {
   readonly line: number
 }
 
-const tablePattern = /^\s*\[\[?\s*([^\]]+?)\s*\]\]?/
+const tablePattern = /^\s*\[\[?([^\]]+)\]/
 const keyPattern = /^\s*((?:"[^"]*"|'[^']*'|[\w-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[\w-]+))*)\s*=\s*(.*)$/
 
 function* inlineKeys(table: string, value: string, line: number): Generator<KeyLine> {
