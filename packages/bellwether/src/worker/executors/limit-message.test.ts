@@ -29,6 +29,9 @@ it.each([
     '2026-11-21T05:14:00.000Z',
   ],
   ["ERROR: You've hit your usage limit. Visit https://x.test or try again at 7:58 PM.", '', '2026-11-18T19:58:00.000Z'],
+  // In the minute of the reset, whose seconds it does not say.
+  ['You’ve hit your usage limit. Visit https://x.test or try again at 12:00 PM.', '', '2026-11-18T12:01:00.000Z'],
+  ['You’ve hit your usage limit. Try again at Nov 18th, 2026 12:00 PM.', '', '2026-11-18T12:01:00.000Z'],
   ["You've hit your usage limit. Try again at Nov 20th, 2026 3:05 PM.", '', '2026-11-20T15:05:00.000Z'],
   [
     '■ You’ve hit your usage limit. Upgrade to Pro (https://chatgpt.com/explore/pro), visit\nhttps://chatgpt.com/codex/settings/usage to purchase more credits or try again at 2:51 PM.',

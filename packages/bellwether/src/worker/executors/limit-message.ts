@@ -69,6 +69,7 @@ function inDuration(text: string, nowMs: number): number | undefined {
 
 const months = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec']
 
+const minuteMs = 60_000
 const clockTime = new RegExp(
   [
     String.raw`(?:resets?(?: at)?|try again at)\s+`,
@@ -97,7 +98,10 @@ function atClockTime(text: string, nowMs: number, timeZone: string | undefined):
     Number(minute),
   )
   const at = instantOf(wall, zone)
-  if (at > nowMs || year !== undefined) return at
+  if (at > nowMs) return at
+  // Codex names the minute of the reset without its seconds.
+  if (at > nowMs - minuteMs) return at + minuteMs
+  if (year !== undefined) return at
   // The clock time of tomorrow, or the date of next year.
   const next = new Date(wall)
   if (monthAt === undefined) next.setUTCDate(next.getUTCDate() + 1)
