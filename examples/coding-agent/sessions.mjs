@@ -169,6 +169,10 @@ function sessionIn(id, path, lines) {
     get calls() {
       return new Set(since().flatMap(({ call }) => call ?? []))
     },
+    /** The usage of all its calls. */
+    get spent() {
+      return lines.flatMap(({ usage }) => usage ?? [])
+    },
     /** False if the session has the prompt. */
     prompt({ uuid: own, text }) {
       if (lines.some((line) => line.uuid === own)) return false

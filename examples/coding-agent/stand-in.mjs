@@ -5,7 +5,7 @@
  * session continues after its last call of the model. It knows the tutorial's bug and changelog, and does what lines of the prompt that
  * begin with `stand-in:` say (plan.mjs). Bellwether's tests use it, too.
  */
-import { appendFileSync, writeFileSync } from 'node:fs'
+import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { claudeProgram, noResult } from './claude.mjs'
 import { calls, costOf, unattended } from './facts.mjs'
 import { openInput } from './input.mjs'
@@ -23,11 +23,18 @@ function write(text) {
   killAt((prints += 1), orders)
 }
 
+/** Codex runs its commands in a sandbox of its own, which cannot start inside another one. */
+function canNest() {
+  const max = '/proc/sys/user/max_user_namespaces'
+  return !existsSync(max) || Number(readFileSync(max, 'utf8')) > 1
+}
+
 // Without these flags the programs refuse to write files when no person can confirm it. Claude: claude.mjs.
 const mayWrite = {
   codex: () =>
-    ['workspace-write', 'danger-full-access'].includes(value('--sandbox')) ||
-    flags.some((flag) => flag === '--full-auto' || flag === '--dangerously-bypass-approvals-and-sandbox'),
+    (value('--sandbox') === 'workspace-write' && canNest()) ||
+    value('--sandbox') === 'danger-full-access' ||
+    flags.includes('--dangerously-bypass-approvals-and-sandbox'),
   gemini: () => flags.includes('--yolo') || ['auto_edit', 'yolo'].includes(value('--approval-mode')),
   aider: () => true,
   opencode: () => true,
@@ -37,9 +44,9 @@ const kinds = ['input', 'written', 'read', 'output']
 /** The calls of this process, and those since the last result. */
 const madeBefore = []
 const made = []
-const sumOf = (all) =>
-  Object.fromEntries(kinds.map((kind) => [kind, all.reduce((sum, call) => sum + calls[call][kind], 0)]))
-const total = () => sumOf(made)
+const sumOf = (all) => Object.fromEntries(kinds.map((kind) => [kind, all.reduce((sum, usage) => sum + usage[kind], 0)]))
+const usageOf = (all) => sumOf(all.map((call) => calls[call]))
+const total = () => usageOf(made)
 
 const answerOf = ({ answer, report, heard = [] }) => {
   const text = [answer, ...heard.map((one) => `Heard: ${one}`)].join('\n')
@@ -54,8 +61,8 @@ function writeFiles(writes) {
 
 /** Each program's output for a plan; returns its exit code. `call` is true if the model is called now, not in an earlier process. */
 const programs = {
-  claude: claudeProgram({ flags, value, print, answerOf, total, all: () => sumOf([...madeBefore, ...made]) }),
-  async codex(work, { id, call }) {
+  claude: claudeProgram({ flags, value, print, answerOf, total, all: () => usageOf([...madeBefore, ...made]) }),
+  async codex(work, { id, call, spent }) {
     const item = (type, id, fields) => ({ type, item: { id: `item_${id}`, ...fields } })
     const command = { type: 'command_execution', command: "bash -lc 'git status --short'", aggregated_output: '' }
     print({ type: 'thread.started', thread_id: id }, { type: 'turn.started' })
@@ -77,7 +84,8 @@ const programs = {
     }
     for (const at of [3, 4, 5]) await call(at)
     const text = allowed ? answerOf(work) : 'The sandbox is read-only, so I changed nothing.'
-    const { input, written, read, output } = total()
+    // All of the session, with earlier runs.
+    const { input, written, read, output } = spent()
     print(item('item.completed', 3, { type: 'agent_message', text }), {
       type: 'turn.completed',
       usage: {
@@ -139,8 +147,15 @@ const programs = {
       models: { 'gemini-2.5-pro': tokens },
     }
     if (work.fails) {
-      print(event('result', { status: 'error', error: { type: 'ApiError', message: work.failure }, stats }))
-      return 1
+      print(
+        event('result', {
+          status: 'error',
+          error: { type: 'unknown', message: `[API Error: ${work.failure}]` },
+          stats,
+        }),
+      )
+      // The HTTP status, of which an exit code keeps eight bits: 429, or 500.
+      return work.limited ? 173 : 244
     }
     print(
       say(allowed ? answerOf(work) : 'I cannot write files without approval.'),
@@ -252,7 +267,13 @@ async function answer(session, input, prompt) {
     made.push(at)
     return true
   }
-  const exit = await programs[name](work, { id: session.id, call, hear, prompt: prompt.text })
+  const exit = await programs[name](work, {
+    id: session.id,
+    call,
+    hear,
+    prompt: prompt.text,
+    spent: () => sumOf(session.spent),
+  })
   if (work.exit === undefined && !work.fails && !work.turnsUp) session.end()
   if (work.exit !== undefined) input.close()
   return exit

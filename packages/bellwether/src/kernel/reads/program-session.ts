@@ -5,6 +5,8 @@ import type { ProgramSession } from '../verbs/content/store_session.js'
 
 export interface StoredSession extends ProgramSession {
   readonly agentTurnId: string
+  /** What the last recorded run of the session used, and what the session had used before it, as the steps say. */
+  readonly used: readonly unknown[]
 }
 
 interface Row {
@@ -15,6 +17,8 @@ interface Row {
   readonly resumed: boolean
   readonly answered: boolean
   readonly messages_seen: number
+  readonly used: unknown
+  readonly used_before: unknown
 }
 
 export async function readProgramSession(
@@ -26,7 +30,7 @@ export async function readProgramSession(
     name: 'bw_program_session',
     text: `with turn as (select payload ->> 'session_id' as session_key, payload ->> 'continues' as continues
         from state.turn_row($3))
-      select * from (
+      select found.*, last.* from (
         select 1 as rank, ${columns} from state.program_sessions s where s.agent_turn_id = $3
         union all
         (select 2, ${columns} from turn t join state.program_sessions s on s.project_id = $1 and s.agent_id = $2
@@ -34,6 +38,10 @@ export async function readProgramSession(
         union all
         select 3, ${columns} from turn t join state.program_sessions s on s.agent_turn_id = t.continues
           and s.project_id = $1 and s.agent_id = $2) found
+      left join lateral (select p.metadata -> 'usage' as used, p.metadata #> '{session,before}' as used_before
+        from state.agent_steps p where p.agent_turn_id = found.agent_turn_id
+          and p.metadata #>> '{session,id}' = found.program_session_id
+        order by p.started_at desc, p.step_id desc limit 1) last on true
       order by rank limit 1`,
     values: [projectId, agentId, agentTurnId],
   })
@@ -41,5 +49,6 @@ export async function readProgramSession(
   const { agent_turn_id, program, program_session_id: programSessionId, folder, resumed, answered, messages_seen } = row
   // Messages are numbered per turn.
   const messagesSeen = agent_turn_id === agentTurnId ? messages_seen : 0
-  return { agentTurnId: agent_turn_id, program, programSessionId, folder, resumed, answered, messagesSeen }
+  const used = [row.used_before, row.used].filter((one) => one !== null)
+  return { agentTurnId: agent_turn_id, program, programSessionId, folder, resumed, answered, messagesSeen, used }
 }

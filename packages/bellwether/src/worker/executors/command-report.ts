@@ -64,6 +64,11 @@ const notExecutable: Failure = {
 // Claude names a command of its terminal interface, and an agent has no terminal.
 const signIn =
   'Start claude in a terminal as the account that runs `up`, and enter /login there. Or set ANTHROPIC_API_KEY, name it under "env" in the agent file, and restart `up`.'
+// Codex and gemini without a key.
+const missingKey =
+  /^.*(?:you must specify|specify one of|Missing environment variable).*?\b([A-Z][A-Z\d_]*_(?:KEY|TOKEN))\b.*$/m
+const keyHint = (name: string) =>
+  `Set ${name} in the terminal of \`up\`, name it under "env" in the agent file, and restart \`up\`. Or sign in with the program itself; \`bellwether doctor\` shows how.`
 // What the shell and the program that enter the sandbox print if there is nothing to run in it.
 const entered =
   /^(?:bellwether-network: .*\bexec: .*|bwrap: execvp .*): (?:(not found|No such file)|Permission denied)/m
@@ -85,13 +90,15 @@ function failureOf({ stopped, exit, output, stderr }: CommandRun): Failure | und
   const [outside, missing] = (exit.code === 0 ? null : entered.exec(stderr)) ?? []
   if (outside !== undefined) return missing === undefined ? notExecutable : notFound
   // A program that reports no failure usually says on stderr why it ended.
-  const words = output.failure ?? lastLineOf(stderr)
+  const [keyLine, key] = missingKey.exec(output.failure ?? stderr) ?? []
+  const words = keyLine?.trim() ?? output.failure ?? lastLineOf(stderr)
   const reason = words === '' ? '' : `: ${printable(words).slice(0, tailMaxChars)}`
-  const hint = /Please run \/login/.test(words) ? { hint: signIn } : {}
+  const hint = key !== undefined ? { hint: keyHint(key) } : /Please run \/login/.test(words) ? { hint: signIn } : {}
   if (exit.code !== 0)
     return {
       error: `command_exit_${exit.code}`,
-      sentence: `exited with ${exit.code}${asAfter(exit.code)}${reason}`,
+      // With a failure of its own, a large code does not stand for a signal: gemini exits with the HTTP status of its API.
+      sentence: `exited with ${exit.code}${output.failure === undefined ? asAfter(exit.code) : ''}${reason}`,
       ...hint,
     }
   if (output.failure !== undefined) return { error: 'command_error', sentence: `reported a failure${reason}`, ...hint }

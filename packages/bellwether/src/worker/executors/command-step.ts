@@ -21,7 +21,7 @@ export interface StepFacts {
   readonly usage: Usage | undefined
   readonly frozenMs: number
   readonly degraded: readonly Degraded[]
-  readonly session: Pick<RunSession, 'id' | 'resumes'>
+  readonly session: Pick<RunSession, 'id' | 'resumes' | 'before'>
 }
 
 /** Every report of a step has its totals: the kernel charges the difference to the last report. */
@@ -30,7 +30,10 @@ const metadataOf = ({ usage, frozenMs, degraded, session }: StepFacts) =>
     usage,
     frozen_ms: frozenMs > 0 ? Math.round(frozenMs) : undefined,
     degraded: degraded.length === 0 ? undefined : degraded,
-    session: session.id === undefined ? undefined : { id: session.id, resumed: session.resumes },
+    session:
+      session.id === undefined
+        ? undefined
+        : defined({ id: session.id, resumed: session.resumes, before: session.before }),
   })
 
 export const runningStep = (stepId: string, facts: StepFacts): Step => ({

@@ -58,6 +58,7 @@ describe('the transcript of a coding agent', () => {
       say('look.'),
       { type: 'tool_use', tool_id: 't1', tool_name: 'read_file', parameters: { path: 'a' } },
       { type: 'tool_result', tool_id: 't1', status: 'error', error: { type: 'x', message: 'no such file' } },
+      { type: 'tool_result', tool_id: 't2', status: 'error', output: 'Tool "write_file" not found. Did you …' },
       say('Gone.'),
       { type: 'result', status: 'success', stats: {} },
     ]
@@ -69,6 +70,8 @@ describe('the transcript of a coding agent', () => {
       ['text', 'look.', true],
       ['tool_call', '{"path":"a"}', 'read_file'],
       ['tool_result', 'no such file', 'error'],
+      ['tool_result', 'Tool "write_file" not found. Did you …', 'error'],
+      ['note', expect.stringContaining('--approval-mode'), undefined],
       ['text', 'Gone.', false],
     ])
   })
@@ -80,6 +83,10 @@ describe('the transcript of a coding agent', () => {
         { type: 'item.started', item },
         { type: 'item.completed', item: { ...item, aggregated_output: 'ok', exit_code: 2 } },
         { type: 'item.completed', item: { ...item, aggregated_output: '', status: 'declined' } },
+        {
+          ...{ type: 'item.completed' },
+          item: { ...item, aggregated_output: 'bwrap: Creating new namespace failed: nesting depth', exit_code: 1 },
+        },
         { type: 'item.completed', item: { id: 'i2', type: 'file_change', changes: [], status: 'failed' } },
         { type: 'error', message: 'Reconnecting... 1/5' },
         { type: 'item.completed', item: { type: 'reasoning', text: 'why' } },
@@ -89,6 +96,8 @@ describe('the transcript of a coding agent', () => {
       ['tool_call', 'make', 'i1', 'command'],
       ['tool_result', 'ok\n[exit code 2]', 'i1', 'command'],
       ['tool_result', '[not allowed]', 'i1', 'command'],
+      ['tool_result', 'bwrap: Creating new namespace failed: nesting depth\n[exit code 1]', 'i1', 'command'],
+      ['note', expect.stringContaining('its own sandbox cannot start'), undefined, undefined],
       ['tool_call', '[]', 'i2', 'file_change'],
       ['tool_result', 'not applied: it failed or was not allowed', 'i2', 'error'],
       ['note', 'Reconnecting... 1/5', undefined, undefined],

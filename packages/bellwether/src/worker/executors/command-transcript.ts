@@ -123,6 +123,10 @@ function claudeRetry(event: JsonObject): string {
   return `The model's API failed: ${textOrJson(event['error'])}${status}. claude calls it again${wait} (retry ${textOrJson(attempt)} of ${textOrJson(most)}).`
 }
 
+const codexSandbox = /^bwrap: (?:Creating new namespace failed|No permissions to create a? ?new namespace)/
+const codexDenial =
+  'codex runs no command here, because its own sandbox cannot start. Inside the sandbox of Bellwether, add --sandbox, workspace-write to "args" of the agent file. For a read-only agent, use "sandbox: none".'
+
 /** `codex exec --json`. */
 function codex(event: JsonObject): NewTranscriptEntry[] {
   const item = objectOf(event['item'])
@@ -140,7 +144,12 @@ function codex(event: JsonObject): NewTranscriptEntry[] {
     const { exit_code: code, status, aggregated_output: output } = item
     const exit =
       status === 'declined' ? '[not allowed]' : typeof code === 'number' && code !== 0 ? `[exit code ${code}]` : []
-    return done ? entry('tool_result', [textIn(output) ?? [], exit].flat().join('\n'), id, 'command') : []
+    if (!done) return []
+    const denial = code === 0 || !codexSandbox.test(textIn(output) ?? '') ? undefined : codexDenial
+    return [
+      ...entry('tool_result', [textIn(output) ?? [], exit].flat().join('\n'), id, 'command'),
+      ...entry('note', denial),
+    ]
   }
   if (type === 'mcp_tool_call') {
     const name = `${textOrJson(item['server'])}.${textOrJson(item['tool'])}`
@@ -172,6 +181,11 @@ function opencode(event: JsonObject): NewTranscriptEntry[] {
   ]
 }
 
+// Without a terminal it leaves out the tools that a person would have to confirm.
+const geminiUnavailable = /^Tool "(?:run_shell_command|write_file|replace|web_fetch)" not found/
+const geminiDenial =
+  'gemini was not allowed to use this tool. To allow it, add a flag to "args" of the agent file: --approval-mode, auto_edit (files) or yolo (everything).'
+
 /** `gemini --output-format stream-json`. Undefined: not an event, for example the object of `--output-format json`. */
 function gemini(event: JsonObject): NewTranscriptEntry[] | undefined {
   const { tool_id: id, tool_name: name } = event
@@ -184,12 +198,11 @@ function gemini(event: JsonObject): NewTranscriptEntry[] | undefined {
       return entry('tool_call', textOrJson(event['parameters'] ?? {}), id, name)
     case 'tool_result': {
       const error = objectOf(event['error'])['message']
-      return entry(
-        'tool_result',
-        textOrJson(event['output'] ?? error ?? ''),
-        id,
-        event['status'] === 'error' ? 'error' : undefined,
-      )
+      const output = textOrJson(event['output'] ?? error ?? '')
+      return [
+        ...entry('tool_result', output, id, event['status'] === 'error' ? 'error' : undefined),
+        ...entry('note', geminiUnavailable.test(output) ? geminiDenial : undefined),
+      ]
     }
     case 'error':
       return entry('note', textIn(event['message']))

@@ -30,7 +30,7 @@ import { continuesLater, interrupted, runCommand, sessionLost, type CommandRunOp
 import { runningStep, stepOf, type RanCommand, type StepFacts } from './command-step.js'
 import { commandTranscript } from './command-transcript.js'
 import { earlierResult, resultCard, type Delivered } from './stored-result.js'
-import { cliHomes, commandLine, presetEnvironment, type Recipe } from './presets.js'
+import { cliHomes, commandLine, nested, presetEnvironment, type Recipe } from './presets.js'
 import { promptOf } from './prompt.js'
 import { defaultMaxRepeats, guardRepeats, noProgress } from './repeats.js'
 import { openRunSession, type RunSession } from './session.js'
@@ -170,7 +170,8 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
       const asking = asks && askingRecipe(shaped.recipe, asks.bridge)
       for (;;) {
         const { command, format } = commandLine(asking?.recipe ?? shaped.recipe, session.args)
-        const inside = await sandbox.enter({ ...place, command, env: { ...env, ...asking?.env, ...asks?.env } })
+        const asked = { ...place, command, env: { ...env, ...asking?.env, ...asks?.env } }
+        const inside = nested(spec, await sandbox.enter(asked))
         leave = inside.close
         if (inside.note !== undefined) context.say({ kind: 'note', content: inside.note })
         // A program that reads messages from its input knows them by their ids; in a prompt, their numbers identify them.
@@ -188,12 +189,10 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
           turn,
         )
         const launched = {
+          ...{ format, cwd, token },
           command: [...prefix, ...inside.command],
-          format,
-          cwd,
           env: inside.env,
           onMessage: inside.onMessage,
-          token,
           prompt: session.streams ? openingLines(context, text, follow) : text,
         }
         const ran = await runProgram(context, spec, { launched, watch, session, degraded, charged })
@@ -292,7 +291,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
         graceMs,
         onInput: steering.onInput,
         onParsed(output) {
-          usage = output.usage
+          usage = session.used(output.usage)
           if (output.failure === undefined) charged.used(usage)
           steering.see(output)
           if (session.see(output)) cancellation.abort(sessionLost)
@@ -305,7 +304,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
       })
       transcript.end(run.output)
       await stop?.()
-      usage = run.output.usage
+      usage = session.used(run.output.usage)
       await session.stored()
       return { stepId, run, facts: facts(), written: steering.written }
     } finally {

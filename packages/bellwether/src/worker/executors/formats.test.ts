@@ -235,6 +235,26 @@ describe('output formats', () => {
     for (const line of text.split('\n')) whole.line?.(line)
     whole.end?.(text, 0)
     expect(whole.output.text).toBe('Fine.')
+    const silent = formats.gemini()
+    silent.end?.('', 0)
+    expect(silent.output).toEqual({})
+  })
+
+  it('output formats report a call that opencode rejects and ends after, unless it goes on', () => {
+    const parser = formats.opencode()
+    const error = 'The user rejected permission to use this specific tool call.'
+    const state = { status: 'error', input: { command: 'npm test' }, error }
+    const events = [
+      { type: 'text', part: { text: 'Let me test.' } },
+      { type: 'tool_use', part: { tool: 'bash', state } },
+    ]
+    for (const event of events) parser.line?.(JSON.stringify(event))
+    expect(parser.output.failure).toMatch(
+      /^opencode was not allowed to use bash\(npm test\)\. Allow it under "permission"/,
+    )
+    parser.line?.(JSON.stringify({ type: 'text', part: { text: 'I go on.' } }))
+    expect(parser.output).toMatchObject({ text: 'I go on.' })
+    expect(parser.output).not.toHaveProperty('failure')
   })
 
   it('output formats read invalid token counts as 0', () => {

@@ -3,7 +3,7 @@
  * the complete output and extracts the result, the usage so far, and a failure that the program reports. It ignores unknown lines
  * and fields, because new versions of these programs add some.
  */
-import { defined, type JsonObject, objectOf } from '@bellwether/base'
+import { defined, type JsonObject, objectOf, textOrJson } from '@bellwether/base'
 import { claude } from './claude-format.js'
 import { lines, type OutputParser, type ParsedOutput, parseObject, sees, set, textIn } from './parsed-output.js'
 import { add, count, usageOf, type Usage } from './usage.js'
@@ -14,7 +14,7 @@ function inputParts(all: unknown, cached: unknown): { readonly input: number; re
   return { input: count(all) - cacheRead, cacheRead }
 }
 
-/** `codex exec --json`: the last agent message is the result. */
+/** `codex exec --json`: the last agent message is the result. Its usage is that of all its session, with the runs before. */
 function codex(): OutputParser {
   return lines((event, output) => {
     const item = objectOf(event['item'])
@@ -26,7 +26,7 @@ function codex(): OutputParser {
       const { input, cacheRead } = inputParts(usage['input_tokens'], usage['cached_input_tokens'])
       const cacheWrite = Math.min(count(usage['cache_write_input_tokens']), input)
       const kinds = { input: input - cacheWrite, cacheRead, cacheWrite, output: count(usage['output_tokens']) }
-      output.usage = add(output.usage, usageOf(kinds))
+      output.usage = usageOf(kinds)
     } else if (event['type'] === 'turn.failed') {
       output.failure = textIn(objectOf(event['error'])['message']) ?? 'the turn failed'
     }
@@ -35,15 +35,20 @@ function codex(): OutputParser {
 
 /** `opencode run --format json`: text parts one after the other; the parts after the last tool call are the result. */
 function opencode(): OutputParser {
+  let denied: string | undefined
   return lines((event, output) => {
     const part = objectOf(event['part'])
     sees(output, event['sessionID'], ['text', 'tool_use', 'step_finish'].includes(String(event['type'])))
     switch (event['type']) {
       case 'text':
+        if (output.failure === denied) delete output.failure
         output.text = [output.text, textIn(part['text'])].filter((one) => one !== undefined).join('\n')
         break
       case 'tool_use':
         delete output.text
+        if (output.failure === denied) delete output.failure
+        denied = deniedCall(part)
+        set(output, 'failure', denied)
         break
       case 'step_finish': {
         const tokens = objectOf(part['tokens'])
@@ -66,6 +71,15 @@ function opencode(): OutputParser {
       default:
     }
   })
+}
+
+/** A call that opencode rejects because no person is there to allow it. It ends after it, with exit code 0. */
+function deniedCall({ tool, state }: JsonObject): string | undefined {
+  const { error, input } = objectOf(state)
+  if (!/rejected permission/.test(textIn(error) ?? '')) return undefined
+  const { command, filePath } = objectOf(input)
+  const what = textIn(command) ?? textIn(filePath)
+  return `opencode was not allowed to use ${textOrJson(tool)}${what === undefined ? '' : `(${what})`}. Allow it under "permission" in opencode.json`
 }
 
 /** A parser of one JSON object at the end of the output. */
@@ -98,7 +112,8 @@ function gemini(): OutputParser {
       events.line?.(text)
     },
     end(text, dropped) {
-      if (hasEvents) return
+      // A program that printed nothing says on stderr why.
+      if (hasEvents || text.trim() === '') return
       const object = geminiObject()
       object.end?.(text, dropped)
       Object.assign(events.output, object.output)

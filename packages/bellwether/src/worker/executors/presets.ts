@@ -106,6 +106,29 @@ export interface SessionArguments {
   readonly last?: readonly string[]
 }
 
+interface Nested {
+  readonly command: readonly string[]
+  readonly isSandboxed: boolean
+  readonly note?: string
+}
+
+/**
+ * Codex's own sandbox cannot start inside that of Bellwether, and then codex runs no command at all. `workspace-write` is what Bellwether's sandbox
+ * enforces already; with any stricter mode of its own, codex stays as it is.
+ */
+export function nested<One extends Nested>({ preset, command }: Recipe, inside: One): One {
+  if (preset !== 'codex' || command !== undefined || !inside.isSandboxed) return inside
+  const free = inside.command.map((arg, at, all) =>
+    arg === 'workspace-write' && ['--sandbox', '-s'].includes(all[at - 1] ?? '')
+      ? 'danger-full-access'
+      : arg.replace(/^(--sandbox=|-s=?)workspace-write$/, '$1danger-full-access'),
+  )
+  if (free.every((arg, at) => arg === inside.command[at])) return inside
+  const note =
+    'codex runs with --sandbox danger-full-access instead of workspace-write: its sandbox cannot start inside that of Bellwether, which protects the same files. "network" in the agent file limits its connections.'
+  return { ...inside, command: free, note }
+}
+
 /** Variables that the program of a preset needs to run unattended. */
 export function presetEnvironment({ preset, command }: Recipe): Readonly<Record<string, string>> {
   const known: Preset | undefined = preset === undefined || command !== undefined ? undefined : presets[preset]

@@ -13,6 +13,7 @@ import type { CommandRun } from './command-run.js'
 import { sessionSearch } from './find-session.js'
 import type { ParsedOutput } from './parsed-output.js'
 import type { PresetName, Recipe, SessionArguments } from './presets.js'
+import { add, since, type Usage } from './usage.js'
 
 interface SessionFlags {
   /** Names a new session. Absent: the program names it and prints the id. */
@@ -26,6 +27,8 @@ interface SessionFlags {
   readonly lost: RegExp
   /** Whether a resumed session keeps its id. Then another id means that the program has started a new session. */
   readonly keepsId: boolean
+  /** Its usage counts the complete session, not the run. */
+  readonly countsSession?: true
   /** Keeps the input open: the program reads messages while it runs. */
   readonly stream?: readonly string[]
   /** The file of the session in the folder of the run, for a program that starts without one silently. */
@@ -50,6 +53,7 @@ const flagsOf: Readonly<Record<PresetName, SessionFlags>> = {
     chosen: /^(?:resume|--ephemeral)$/,
     lost: /no rollout found|(?:thread|conversation|session) not found/i,
     keepsId: true,
+    countsSession: true,
   },
   gemini: {
     start: (id) => ({ args: ['--session-id', id] }),
@@ -98,6 +102,10 @@ export interface RunSession {
   begin(): Promise<void>
   /** Notes what the program has printed. True: the program has not resumed the session, stop it. */
   see(output: ParsedOutput): boolean
+  /** What the run has used, of the usage that its program reports. */
+  used(reported: Usage | undefined): Usage | undefined
+  /** What the session had used before the run, of a program that reports the usage of complete sessions. */
+  readonly before: Usage | undefined
   /** Resolves when everything that was seen is stored. */
   stored(): Promise<void>
   /** Whether the run shows that the session is lost; then the next run starts from nothing. At most once. */
@@ -159,6 +167,8 @@ export async function openRunSession(options: RunSessionOptions): Promise<RunSes
   let messagesSeen = usable?.messagesSeen ?? 0
   let handed = messagesSeen
   let replaced = false
+  let before = flags.countsSession === undefined ? undefined : sumOf(usable?.used ?? [])
+  let total = before
   let lastStored = ''
   let writing: Promise<void> = Promise.resolve()
 
@@ -220,6 +230,14 @@ export async function openRunSession(options: RunSessionOptions): Promise<RunSes
       void write()
       return false
     },
+    used(reported) {
+      if (reported === undefined || flags.countsSession === undefined) return reported
+      total = reported
+      return since(before, reported)
+    },
+    get before() {
+      return before
+    },
     stored: () => writing,
     isLost(run) {
       const { output, exit, stopped, stderr, stdout } = run
@@ -240,6 +258,7 @@ export async function openRunSession(options: RunSessionOptions): Promise<RunSes
       resumed = false
       answered = false
       messagesSeen = 0
+      before = undefined
       id = isNamed ? context.newId() : undefined
       return true
     },
@@ -247,6 +266,7 @@ export async function openRunSession(options: RunSessionOptions): Promise<RunSes
       if (id === undefined || !isThere(id)) return false
       start = 'messages'
       resumes = true
+      before = total
       return true
     },
   }
@@ -271,6 +291,9 @@ function startOf({ agentTurnId, answered, resumed }: StoredSession, turn: string
   return answered || resumed ? 'follow_up' : 'fresh'
 }
 
+const sumOf = (used: readonly unknown[]) =>
+  (used as readonly Usage[]).reduce<Usage | undefined>((sum, one) => add(sum, one), undefined)
+
 const noSession: RunSession = {
   streams: false,
   messagesSeen: 0,
@@ -283,6 +306,8 @@ const noSession: RunSession = {
   id: undefined,
   begin: () => Promise.resolve(),
   see: () => false,
+  used: (reported) => reported,
+  before: undefined,
   stored: () => Promise.resolve(),
   isLost: () => false,
   goOn: () => false,

@@ -51,3 +51,19 @@ export function add(left: Usage | undefined, right: Usage): Usage {
   }
   return usageOf(kinds, cost)
 }
+
+/** What was used since `before`, of a program that counts all of its session. */
+export function since(before: Usage | undefined, total: Usage): Usage {
+  if (before === undefined) return total
+  const { input_tokens: input, output_tokens: output, cache_read_tokens: read, cache_write_tokens: written } = total
+  const cost = total.cost_usd === undefined ? undefined : Math.max(0, total.cost_usd - (before.cost_usd ?? 0))
+  return usageOf(
+    {
+      input: Math.max(0, input - before.input_tokens),
+      output: Math.max(0, output - before.output_tokens),
+      cacheRead: Math.max(0, read - before.cache_read_tokens),
+      cacheWrite: Math.max(0, written - before.cache_write_tokens),
+    },
+    cost,
+  )
+}

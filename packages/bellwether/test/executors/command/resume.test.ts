@@ -18,6 +18,7 @@ import {
   codingAgents,
   onPath,
   promptsOf,
+  tokensOf,
   withFolderOnPath,
 } from '../../support/agents/coding-agents.js'
 import { thorough } from '../../support/thorough.js'
@@ -34,6 +35,13 @@ beforeAll(async () => {
   b = await openCommandSetup()
 })
 afterAll(() => b.close())
+
+/** The tokens that the steps of a turn recorded. */
+async function usedBy(turn: string): Promise<number> {
+  const text = `select coalesce(sum((metadata #>> '{usage,total_tokens}')::int), 0)::int as used
+    from state.agent_steps where agent_turn_id = $1`
+  return (await b.t.all<{ used: number }>(text, turn))[0]!.used
+}
 
 /** An agent in a folder of its own, in which the programs look for their sessions. */
 async function agentOf(preset: PresetName, more: Partial<CommandSpec> = {}) {
@@ -114,6 +122,25 @@ describe.runIf(!isReal)('a program whose sessions are counted', () => {
       const [answers, ...work] = callsOf(preset, folder).toReversed()
       expect(work).toEqual([1, 1, 1, 1, 1])
       expect(answers).toBe(2)
+      // Codex prints what its complete session has used, also before the kill.
+      expect(await usedBy(turn)).toBeGreaterThanOrEqual(preset === 'codex' ? tokensOf(preset, folder) : 0)
+      expect(await usedBy(turn)).toBeLessThanOrEqual(tokensOf(preset, folder))
+    },
+  )
+
+  it.each(presetNames.filter((preset) => preset !== 'aider'))(
+    'a %s that resumes its session is charged for the calls of its own run only',
+    async (preset) => {
+      const { spec, agentId, folder } = await agentOf(preset)
+      const more = { agentId, sessionId: `charged-${preset}` }
+      const turns: string[] = []
+      for (let run = 0; run < 3; run += 1) {
+        turns.push(await b.begin(spec, more))
+        await b.ended(turns.at(-1)!)
+      }
+      const used = await Promise.all(turns.map(usedBy))
+      expect(used).toEqual([209_000, 209_000, 209_000])
+      expect(tokensOf(preset, folder)).toBe(627_000)
     },
   )
 
