@@ -32,7 +32,8 @@ export interface TurnContext {
   record(writing: { readonly cards?: readonly NewCard[]; readonly step?: Step }): Promise<BudgetLeft | null>
   /**
    * Reports the usage of a running call: once per second the worker calls `read`, charges the step and stops a turn over its budget.
-   * Call the returned function before you record the step for the last time. Absent in a guest, and if the turn has no budget.
+   * Call the returned function before you record the step for the last time. Absent in a guest, and
+   * in a turn without a budget whose agent does not spend.
    */
   readonly meter?: ((read: () => Step) => () => Promise<void>) | undefined
   /** The accounts to which the turn's calls are charged. Absent in a guest. */

@@ -9,7 +9,7 @@ import type { BudgetLeft, Limits } from '../kernel/verbs/budgets/budgets.js'
 import type { SpendingShort } from '../kernel/verbs/budgets/spending.js'
 import type { Step } from '../kernel/verbs/content/record.js'
 import { endsTurn } from './degrade.js'
-import { FenceLost, type AgentFunction, type TurnAction } from './agent.js'
+import { FenceLost, type AgentFunction, type TurnAction, type TurnContext } from './agent.js'
 
 /** The limits in the front matter of an agent file. */
 export interface BudgetSettings {
@@ -41,7 +41,7 @@ type Meter = () => Step
 export interface BudgetWatchOptions {
   readonly clock: Clock
   readonly log: Log
-  readonly left: BudgetLeft
+  readonly left: BudgetLeft | null
   /** Asks the kernel what is left. */
   readonly read: () => Promise<BudgetLeft | null>
   /** Records a running step; returns what is left. */
@@ -143,6 +143,20 @@ export function openBudgetWatch(options: BudgetWatchOptions): BudgetWatch {
       }
     },
     close: () => closed.abort(),
+  }
+}
+
+/** Reports the usage of the running calls of a turn without limits: what a program printed before its worker was killed is recorded. */
+export function plainMeter(
+  { clock, log }: Pick<BudgetWatchOptions, 'clock' | 'log'>,
+  write: TurnContext['record'],
+): BudgetWatch['meter'] {
+  const record = (step: Step) => write({ step })
+  const nothing = { left: null, read: () => Promise.resolve(null), stopsAtLimit: false }
+  return (next) => {
+    const watch = openBudgetWatch({ clock, log, record, ...nothing })
+    const stop = watch.meter(next)
+    return () => stop().finally(() => watch.close())
   }
 }
 

@@ -13,7 +13,7 @@ import { retryUntil } from '../ports/retry.js'
 import { accountHold } from '../kernel/pmo-tools.js'
 import { AccountHeld, FenceLost, type AgentFunction, type TurnAction, type TurnContext } from './agent.js'
 import { maxHoldSecondsOf, openAccountGate, parkedNote } from './account-gate.js'
-import { openBudgetWatch, overBudget, type BudgetWatch } from './budget-watch.js'
+import { openBudgetWatch, overBudget, plainMeter, type BudgetWatch } from './budget-watch.js'
 import { printable } from './card-text.js'
 import { hydrate } from './hydrate.js'
 import { awaitPerson, type Scope, type WorkerOptions } from './scope.js'
@@ -241,13 +241,21 @@ function contextOf(run: Run, results: readonly ToolResult[], more: RunningAgent)
   // A turn without declared spending counts from its first report of usage on.
   let counting: Promise<unknown> | undefined = isCounted ? Promise.resolve() : undefined
   const counted = () => (counting ??= metered(run, undefined))
+  const record: TurnContext['record'] = async ({ cards, step }) => {
+    if (step !== undefined && reportsUsage(step)) await counted()
+    const named = cards?.map((card) => ({ cardId: kernel.ids.next(), ...card }))
+    const writing = { ...turn, ...defined({ cards: named, step }) }
+    const { left } = fenced(await verb(() => kernel.record(writing)))
+    watch?.see(left)
+    return left
+  }
   return {
     turn,
     get signal() {
       return signal ?? cancellation.signal
     },
     results,
-    meter: watch?.meter,
+    meter: watch?.meter ?? (isCounted ? plainMeter(options, record) : undefined),
     newId: () => kernel.ids.next(),
     say: (entry) => run.transcript.say(entry),
     // Hot path: most turns call no account.
@@ -255,14 +263,7 @@ function contextOf(run: Run, results: readonly ToolResult[], more: RunningAgent)
       return gateOf(run)
     },
     hydrate: async () => fenced(await verb(() => hydrate(kernel.db, turn, options.settings.hydrateMaxBytes))),
-    async record({ cards, step }) {
-      if (step !== undefined && reportsUsage(step)) await counted()
-      const named = cards?.map((card) => ({ cardId: kernel.ids.next(), ...card }))
-      const writing = { ...turn, ...defined({ cards: named, step }) }
-      const { left } = fenced(await verb(() => kernel.record(writing)))
-      watch?.see(left)
-      return left
-    },
+    record,
     async activity(activity, currentTool) {
       const beat = { ...turn, activity, ...defined({ currentTool }) }
       const sentMs = options.clock.monotonicMs()

@@ -144,6 +144,20 @@ describe.runIf(!isReal)('a program whose sessions are counted', () => {
     },
   )
 
+  it('what a program without limits printed before its worker was killed is recorded once', async () => {
+    const { turn, release, die } = await pausedProgram(b, 'claude', ['3'], true)
+    const printed = await until('the usage is recorded', async () => (await usedBy(turn)) || undefined)
+    expect(printed).toBeGreaterThan(32_000)
+    await die()
+    await release('3')
+    await b.reclaimed()
+    await b.worker.step()
+    const { steps } = await b.ended(turn)
+    const [before, after] = steps.map(({ metadata }) => (metadata['usage'] as { total_tokens: number }).total_tokens)
+    expect(before).toBe(printed)
+    expect(await usedBy(turn)).toBe(printed + after!)
+  })
+
   it('the resume of a session is tried once: a program that ends at once is started a second time, not a third', async () => {
     const { spec, agentId, folder } = await agentOf('codex')
     await b.ended(await b.begin(spec, { agentId, sessionId: 'twice' }))
