@@ -30,6 +30,7 @@ function isOwn(place) {
   const mounts = existsSync('/proc/self/mountinfo') ? readFileSync('/proc/self/mountinfo', 'utf8') : ''
   return mounts.split('\n').some((line) => line.split(' ')[4] === place)
 }
+export const isSandboxed = (name) => isOwn(join(homedir(), places[name]))
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 const keepMs = 86_400_000
 

@@ -5,12 +5,12 @@
  * session continues after its last call of the model. It knows the tutorial's bug and changelog, and does what lines of the prompt that
  * begin with `stand-in:` say (plan.mjs). Bellwether's tests use it, too.
  */
-import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { appendFileSync, writeFileSync } from 'node:fs'
 import { claudeProgram, noResult } from './claude.mjs'
 import { calls, costOf, unattended } from './facts.mjs'
 import { openInput } from './input.mjs'
 import { killAt, ordersIn, pauseAt, plan } from './plan.mjs'
-import { listSessions, openSession } from './sessions.mjs'
+import { isSandboxed, listSessions, openSession } from './sessions.mjs'
 
 const [, , name, ...flags] = process.argv
 const value = (flag) => (flags.includes(flag) ? flags[flags.indexOf(flag) + 1] : undefined)
@@ -23,16 +23,11 @@ function write(text) {
   killAt((prints += 1), orders)
 }
 
-/** Codex runs its commands in a sandbox of its own, which cannot start inside another one. */
-function canNest() {
-  const max = '/proc/sys/user/max_user_namespaces'
-  return !existsSync(max) || Number(readFileSync(max, 'utf8')) > 1
-}
-
 // Without these flags the programs refuse to write files when no person can confirm it. Claude: claude.mjs.
 const mayWrite = {
   codex: () =>
-    (value('--sandbox') === 'workspace-write' && canNest()) ||
+    // Its own sandbox cannot start inside Bellwether's.
+    (value('--sandbox') === 'workspace-write' && !isSandboxed(name)) ||
     value('--sandbox') === 'danger-full-access' ||
     flags.includes('--dangerously-bypass-approvals-and-sandbox'),
   gemini: () => flags.includes('--yolo') || ['auto_edit', 'yolo'].includes(value('--approval-mode')),
