@@ -31,6 +31,8 @@ export function dashboardPages(folder: string): ((app: FastifyInstance) => Promi
       root: join(folder, 'assets'),
       prefix: '/assets/',
       immutable: true,
+      // The build writes a .gz file beside each file.
+      preCompressed: true,
       maxAge: assetsMs,
     })
     app.addHook('onRequest', async (request, reply) => {
