@@ -12,7 +12,7 @@ describe('evals', () => {
   it('lists suites with their problems, starts a run, and opens it', async () => {
     await tab.visit('/p/demo/evals')
     const suites = page.getByRole('list', { name: 'Suites' })
-    await suites.getByText('120 cases, support, terse').waitFor()
+    await suites.getByText('120 cases × 2 variants: support, terse').waitFor()
     await suites.getByText('evals/broken.toml:3: "repeat"').waitFor()
     expect(await suites.getByRole('button').count()).toBe(1)
     await page.getByRole('list', { name: 'Runs' }).getByText('200 of 240 passed (83 %)').waitFor()
@@ -79,7 +79,7 @@ describe('evals', () => {
         await page
           .getByText(
             name === 'evals'
-              ? '120 cases, support, terse'
+              ? '120 cases × 2 variants: support, terse'
               : name === 'evals-case'
                 ? 'How long do refunds take?'
                 : '80 of 120',

@@ -38,7 +38,7 @@ describe('trends', () => {
     await plot.focus()
     await page.keyboard.press('Home')
     const readout = chart('Turns by outcome').locator('[aria-live]')
-    await expect.poll(() => readout.textContent()).toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d–\d\d:\d\d: success \d+/)
+    await expect.poll(() => readout.textContent()).toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d–\d\d:\d\d \S+: success \d+/)
     const first = await readout.textContent()
     await page.keyboard.press('ArrowRight')
     await expect.poll(() => readout.textContent()).not.toBe(first)

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { count, plural, shortened } from './counts.js'
+import { count, duration, plural, shortened } from './counts.js'
 import { dollars } from './spending.js'
 
 const english = (number: number, places = 3) =>
@@ -24,6 +24,24 @@ it('writes money to the cent as English does', () => {
   const cents = fc.integer({ min: 1, max: 1_000_000_000 })
   expect(dollars(1_234_560_000)).toBe('$1,234.56')
   fc.assert(fc.property(cents, (one) => dollars(one * 10_000) === `$${english(one / 100, 2)}`))
+})
+
+it('writes a length of time with at most two units', () => {
+  const [second, minute, hour] = [1_000, 60_000, 3_600_000]
+  const lengths = [
+    [-1, '–'],
+    [0.4, '0 ms'],
+    [999.4, '999 ms'],
+    [999.6, '1.0 s'],
+    [3.24 * second, '3.2 s'],
+    [59.96 * second, '1 min'],
+    [65 * second, '1 min 5 s'],
+    [2 * hour, '2 h'],
+    [2 * hour + 3 * minute, '2 h 3 min'],
+    [47 * hour, '47 h'],
+    [99 * hour, '4 d 3 h'],
+  ] as const
+  expect(lengths.map(([ms]) => duration(ms))).toEqual(lengths.map(([, text]) => text))
 })
 
 it('shortens a long text to its limit, without half a character', () => {

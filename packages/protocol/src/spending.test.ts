@@ -7,11 +7,11 @@ const usage = { tokenUsage: 10_000, ...kinds, costMicros: 1_234_567, elapsedMs: 
 const budget = { agent: 'coder', ...usage, limits, nearest: null }
 
 describe('spending', () => {
-  it('shows money to the cent', () => {
-    expect([0, 4_999, 5_000, 12_000, 1_999_999, 1_234_500_000].map(dollars)).toEqual([
+  it('shows money to the cent, and less than a cent with four decimal places', () => {
+    expect([0, 49, 4_199, 12_000, 1_999_999, 1_234_500_000].map(dollars)).toEqual([
       '$0.00',
-      '<$0.01',
-      '$0.01',
+      '<$0.0001',
+      '$0.0042',
       '$0.01',
       '$2.00',
       '$1,234.50',
@@ -48,7 +48,7 @@ describe('spending', () => {
     )
     const all = { maxTaskTokens: 12_000, maxTaskCostUsd: 20, maxTaskWallTimeSec: 7_200, maxTaskRetries: 3 }
     expect(taskLimits({ ...budget, limits: all })).toContain(
-      'fresh tokens 10,000 of 12,000, cost $1.23 of $20.00, working time 0 s of 7,200 s, runs 1 of 3 (',
+      'fresh tokens 10,000 of 12,000, cost $1.23 of $20.00, working time 0 s of 2 h, runs 1 of 3 (',
     )
     expect(taskLimits({ ...budget, limits: { ...limits, maxTaskCostUsd: null } })).toBeNull()
   })
@@ -67,14 +67,14 @@ describe('spending', () => {
       parent_budget_id: null,
     }
     expect(turnLimits(turn)).toBe(
-      'fresh tokens 1,500 of 1,000, working time 61 s of 600 s (set by the request: --max-tokens, --max-seconds); exceeded: tokens',
+      'fresh tokens 1,500 of 1,000, working time 1 min 1 s of 10 min (set by the request: --max-tokens, --max-seconds); exceeded: tokens',
     )
     expect(turnLimits({ ...turn, agent_limits: ['tokens', 'wall_ms'] })).toBe(
-      'fresh tokens 1,500 of 1,000, working time 61 s of 600 s (set by "budget" of the agent file); exceeded: tokens',
+      'fresh tokens 1,500 of 1,000, working time 1 min 1 s of 10 min (set by "budget" of the agent file); exceeded: tokens',
     )
     expect(turnLimits({ ...turn, parent_budget_id: 'task:T-1:x:0', agent_limits: ['wall_ms'] })).toBe(
       'fresh tokens 1,500 of 1,000 (set by config/budget-policy.json, for all runs of the task); ' +
-        'working time 61 s of 600 s (set by "budget" of the agent file); exceeded: tokens',
+        'working time 1 min 1 s of 10 min (set by "budget" of the agent file); exceeded: tokens',
     )
     expect(turnLimits({ ...turn, exceeded_keys: ['cost_micros', 'wall_ms'] })).toMatch(
       /; exceeded: cost, working time$/,

@@ -2,7 +2,7 @@
  * What turns and tasks have spent, as text for people: money to the cent, tokens by kind, each limit with what was used of it and what
  * sets it. The board, the command line and the dashboard share it. Pure.
  */
-import { count } from './counts.js'
+import { count, wholeDuration } from './counts.js'
 import type { BoardTask } from './http/board.js'
 import type { TurnDetail } from './http/turns.js'
 
@@ -19,15 +19,12 @@ export interface SpendingTask {
   readonly runs: readonly { readonly endedAt?: string | undefined; readonly costMicros?: number | null }[]
 }
 
-/** Millionths of a dollar, to the cent. */
+/** Millionths of a dollar, to the cent; with four decimal places below one cent, so that single turns can be compared. */
 export function dollars(micros: number): string {
-  if (micros > 0 && micros < 5_000) return '<$0.01'
+  if (micros > 0 && micros < 10_000) return micros < 50 ? '<$0.0001' : `$${(micros / 1e6).toFixed(4)}`
   const cents = Math.round(micros / 10_000)
   return `$${count(Math.floor(cents / 100))}.${String(cents % 100).padStart(2, '0')}`
 }
-
-/** The cost of single turns: with four decimal places below one cent, so that they can be compared. */
-export const turnCost = (micros: number): string => `$${(micros / 1e6).toFixed(micros < 10_000 ? 4 : 2)}`
 
 /** The money spent, and its limit. The cost of the current run is added to the budget when the run ends. */
 export function moneySpent({ budget, costMicros = null, runs }: SpendingTask): string {
@@ -48,7 +45,7 @@ export function tokensSpent(budget: Budget): string {
   return `${total} (${fresh}); ${count(cacheReadTokens)} cache read`
 }
 
-const seconds = (ms: number) => `${count(Math.round(ms / 1_000))} s`
+const seconds = (ms: number) => wholeDuration(Math.round(ms / 1_000))
 const shown: Readonly<Record<Unit, readonly [name: string, show: (used: number) => string]>> = {
   tokens: ['fresh tokens', count],
   micros: ['cost', dollars],

@@ -298,7 +298,7 @@ describe('a task for the coding agent of init', () => {
     const task = (await up.run('task', 'show', 'C-1')).out
     expect(task).toContain('23,228 fresh (34 input, 1,628 output, 21,566 cache write); 185,772 cache read')
     expect(task).toMatch(
-      /limits +cost \$0\.16 of \$20\.00, working time \d+ s of 7,200 s, runs 1 of 3 \(set by config\/budget-policy/,
+      /limits +cost \$0\.16 of \$20\.00, working time \d+ s of 2 h, runs 1 of 3 \(set by config\/budget-policy/,
     )
     const turn = (await up.run('turn', 'show', runs[0]!.agentTurnId)).out
     expect(turn).toContain('209,000 tokens (34 input, 1,628 output, 21,566 cache write, 185,772 cache read), $0.16')

@@ -1,11 +1,12 @@
 /** Tasks as the board page shows them: columns, what needs a person, how much of a budget is used. Pure. */
+import { wholeDuration } from '@bellwether/protocol/counts'
 import { dollars, reasonInWords } from '@bellwether/protocol/spending'
 import { personWaits } from '@bellwether/protocol/vocabulary'
 import type { QueuePlace, Recovery, Task, TaskBudget } from '../api/types.js'
 import { own } from './own.js'
 import { boardColumns } from './status.js'
 import { count, plural } from './text.js'
-import { plainTimes, span } from './time.js'
+import { plainTimes } from './time.js'
 
 export interface Column {
   readonly status: string
@@ -46,13 +47,16 @@ export function budgetUseOf(budget: TaskBudget | null): BudgetUse | null {
   if (nearest === null) return tokenUsage === 0 ? null : { part: null, label: `${compact(tokenUsage)} tokens` }
   const { unit, used, limit, fraction } = nearest
   const label = {
-    tokens: `${compact(used)} / ${compact(limit)} tokens`,
-    micros: `${dollars(used)} / ${dollars(limit)}`,
-    ms: `${span(used)} / ${span(limit)}`,
-    runs: `${used} / ${plural(limit, 'run')}`,
+    tokens: `${compact(used)} of ${compact(limit)} tokens`,
+    micros: `${dollars(used)} of ${dollars(limit)}`,
+    ms: `${workingTime(used)} of ${workingTime(limit)}`,
+    runs: `${used} of ${plural(limit, 'run')}`,
   }[unit]
   return { part: fraction, label }
 }
+
+/** In whole seconds, as limits are. */
+export const workingTime = (ms: number): string => wholeDuration(Math.round(ms / 1_000))
 
 export function compact(number: number): string {
   if (!Number.isFinite(number)) return '–'

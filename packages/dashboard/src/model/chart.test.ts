@@ -85,7 +85,7 @@ describe('the text of a bar', () => {
 
   it('names a day in UTC, whatever the zone of the browser', () => {
     expect(barTime('30d', '2027-03-28T00:00:00.000Z', 86_400)).toBe('2027-03-28 (UTC)')
-    expect(barTime('24h', '2027-03-28T10:00:00.000Z', 3_600)).toMatch(/^2027-03-28 \d\d:\d\d–\d\d:\d\d$/)
+    expect(barTime('24h', '2027-03-28T10:00:00.000Z', 3_600)).toMatch(/^2027-03-28 \d\d:\d\d–\d\d:\d\d \S+$/)
   })
 
   it('gives the same outcome the same colour, and all others a quiet one', () => {

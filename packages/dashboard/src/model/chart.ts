@@ -3,7 +3,7 @@ import { dollars } from '@bellwether/protocol/spending'
 import { otherSeries, type TrendChart, type TrendRangeName, type TrendUnit } from '@bellwether/protocol/trends'
 import type { Trends } from '../api/types.js'
 import { count } from './text.js'
-import { duration, timeOfDay } from './time.js'
+import { duration, timeOfDay, zoneOf } from './time.js'
 
 const second = 1_000
 const minute = 60 * second
@@ -44,7 +44,11 @@ export function colourOf(chart: TrendChart, { name }: Series, at: number): strin
   return name === otherSeries ? 'var(--rest)' : `var(--series-${(at % coloursMax) + 1})`
 }
 
-const names: Readonly<Record<string, string>> = { cache_read: 'cache read', cache_write: 'cache write' }
+const names: Readonly<Record<string, string>> = {
+  '(no name)': 'not reported',
+  cache_read: 'cache read',
+  cache_write: 'cache write',
+}
 export const nameOf = ({ name }: Series): string => names[name] ?? name
 
 export function valueText(unit: TrendUnit, value: number | null | undefined): string {
@@ -160,7 +164,7 @@ export function barTime(range: TrendRangeName, start: string, seconds: number): 
   if (dayBars(range)) return `${start.slice(0, 10)} (UTC)`
   const date = new Date(start).toLocaleDateString('en-CA')
   const end = new Date(Date.parse(start) + seconds * 1_000).toISOString()
-  return `${date} ${timeOfDay(start).slice(0, 5)}–${timeOfDay(end).slice(0, 5)}`
+  return `${date} ${timeOfDay(start).slice(0, 5)}–${timeOfDay(end).slice(0, 5)} ${zoneOf(Date.parse(start))}`
 }
 
 /** What a bar says: "success 3, failed 1". Series without a value are left out if another has one. */

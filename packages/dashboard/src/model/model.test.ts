@@ -21,7 +21,7 @@ import { countRelatives, tallyRelatives } from './relatives.js'
 import { answerOf, questionIn } from './question.js'
 import { boardColumns } from './status.js'
 import { oneLine, pieces, safeUrl, visible } from './text.js'
-import { ago, countdown, span } from './time.js'
+import { ago, clockTime, countdown, instant, span } from './time.js'
 import { rowsOf } from './tree.js'
 import { originOf, fieldsIn, nearestOf, timeline, whyOf } from './turn.js'
 
@@ -30,11 +30,18 @@ const at = (seconds: number) => new Date(now + seconds * 1_000).toISOString()
 
 describe('times', () => {
   it('countdowns show seconds, become urgent in the last minute, and then show how late it is', () => {
-    expect(countdown(at(125), now)).toEqual({ text: '2:05', urgency: 'calm' })
+    expect(countdown(at(125), now)).toEqual({ text: '2 min 5 s', urgency: 'calm' })
     expect(countdown(at(59), now)).toEqual({ text: '59 s', urgency: 'soon' })
-    expect(countdown(at(-61), now)).toEqual({ text: 'late 1:01', urgency: 'late' })
+    expect(countdown(at(-61), now)).toEqual({ text: '1 min 1 s late', urgency: 'late' })
+    expect(countdown(at(3_599), now).text).toBe('59 min')
     expect(countdown(null, now)).toEqual({ text: '–', urgency: 'none' })
     expect(countdown('not a time', now).urgency).toBe('none')
+  })
+
+  it('an instant names its time zone, and its date unless it is today', () => {
+    expect(clockTime(at(0), now)).toMatch(/^\d\d:00:00 \S+$/)
+    expect(clockTime(at(200_000), now)).toMatch(/^2030-01-0\d \d\d:33:20 \S+$/)
+    expect(instant(at(0))).toMatch(/^2030-01-0\d \d\d:00:00 \S+$/)
   })
 
   it('formatted times are short for any input', () => {
@@ -134,10 +141,10 @@ describe('the board', () => {
     const used = { agent: 'a', tokenUsage: 100, ...kinds, elapsedMs: 90_000, retryCount: 1, exceededCount: 0, limits }
     const near = (unit: NonNullable<TaskBudget['nearest']>['unit'], spent: number, limit: number) =>
       budgetUseOf({ ...used, nearest: { unit, used: spent, limit, fraction: spent / limit } })
-    expect(near('ms', 90_000, 100_000)).toEqual({ part: 0.9, label: '1:30 / 1:40' })
-    expect(near('runs', 1, 3)?.label).toBe('1 / 3 runs')
-    expect(near('micros', 1_234_567, 20_000_000)?.label).toBe('$1.23 / $20.00')
-    expect(near('tokens', 1_500, 1_000)).toEqual({ part: 1.5, label: '1.5k / 1.0k tokens' })
+    expect(near('ms', 90_000, 100_000)).toEqual({ part: 0.9, label: '1 min 30 s of 1 min 40 s' })
+    expect(near('runs', 1, 3)?.label).toBe('1 of 3 runs')
+    expect(near('micros', 1_234_567, 20_000_000)?.label).toBe('$1.23 of $20.00')
+    expect(near('tokens', 1_500, 1_000)).toEqual({ part: 1.5, label: '1.5k of 1.0k tokens' })
     expect(budgetUseOf({ ...used, nearest: null })).toEqual({ part: null, label: '100 tokens' })
     expect(budgetUseOf(null)).toBeNull()
   })
@@ -148,7 +155,9 @@ describe('the board', () => {
     expect(recoveryText({ ...retry, action: 'human', recoveryState: 'human_handoff' })).toBe('handed to a person')
     expect(reasonText('incomplete_output: a_b.md is missing', now)).toBe('incomplete output: a_b.md is missing')
     expect(reasonText('look at a_b: it is odd', now)).toBe('look at a_b: it is odd')
-    expect(reasonText('ann is at it since 2030-01-01T11:58:00.123Z', now)).toMatch(/^ann is at it since \S*\d\d:58:00$/)
+    expect(reasonText('ann is at it since 2030-01-01T11:58:00.123Z', now)).toMatch(
+      /^ann is at it since \S*\d\d:58:00 \S+$/,
+    )
   })
 })
 
@@ -250,8 +259,8 @@ describe('a turn', () => {
       fraction: 2 / 3,
       nearest: 'wall_ms',
     }
-    expect(nearestOf(budget)).toEqual({ part: 2 / 3, label: '1:00 / 1:30' })
-    expect(nearestOf({ ...budget, nearest: 'tokens' })?.label).toBe('10k / 100k tokens')
+    expect(nearestOf(budget)).toEqual({ part: 2 / 3, label: '1 min of 1 min 30 s' })
+    expect(nearestOf({ ...budget, nearest: 'tokens' })?.label).toBe('10k of 100k tokens')
     expect(nearestOf({ ...budget, nearest: null })).toBeNull()
     expect(nearestOf(null)).toBeNull()
   })

@@ -1,5 +1,6 @@
 /** What pages show about a schedule: when it fires, what it starts, what became of an instant. Pure. */
 import type { Fire, Schedule } from '../api/types.js'
+import { own } from './own.js'
 
 export interface ScheduleKeys {
   readonly description?: string
@@ -25,7 +26,8 @@ export function whenOf(schedule: Pick<Schedule, 'definition'>): string {
 
 export function startsOf(schedule: Pick<Schedule, 'definition'>): string {
   const { agent, task } = keysOf(schedule)
-  return task === undefined ? `turn of ${agent ?? '–'}` : `task “${task.title}”`
+  if (agent === undefined && task === undefined) return 'nothing'
+  return task === undefined ? `turn of ${agent}` : `task “${task.title}”`
 }
 
 /** A word of the status palette. */
@@ -41,4 +43,22 @@ export function resultOf({ status, reason, skipped, outcome }: Fire): string {
   }
   if (status === 'failed') return `failed: ${reason ?? ''}`
   return outcome ?? (status === 'waiting' ? 'waits for the board' : 'open')
+}
+
+/** What happens to instants that passed while nothing ran, and to one that comes while an earlier turn or task is open. */
+export const missedWords: Readonly<Record<string, string>> = {
+  skip: 'skip it',
+  latest: 'start the latest',
+  all: 'start all',
+}
+export const overlapWords: Readonly<Record<string, string>> = {
+  skip: 'skip it',
+  queue: 'queue it',
+  replace: 'replace the open turn',
+}
+
+export function policyText(words: typeof missedWords, policy: string | undefined, most: number | undefined): string {
+  const text = policy === undefined ? undefined : (own(words, policy) ?? policy)
+  if (text === undefined) return '–'
+  return most !== undefined && (policy === 'all' || policy === 'queue') ? `${text}, at most ${most}` : text
 }

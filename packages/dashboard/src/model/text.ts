@@ -106,4 +106,4 @@ export function bytes(size: number | undefined | null): string {
   return `${unit === 0 ? value : value < 10 ? value.toFixed(1) : Math.round(value)} ${units[unit]}`
 }
 
-export { count, percent, plural } from '@bellwether/protocol'
+export { count, percent, plural } from '@bellwether/protocol/counts'

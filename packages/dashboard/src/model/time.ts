@@ -1,4 +1,8 @@
 /** Formats times. Pure; every result has a bounded length, so that the layout does not move when a second passes. */
+import { wholeDuration } from '@bellwether/protocol/counts'
+
+export { duration } from '@bellwether/protocol/counts'
+
 const second = 1_000
 const minute = 60 * second
 const hour = 60 * minute
@@ -10,23 +14,10 @@ export const msOf = (iso: string | null | undefined): number | null => {
   return Number.isNaN(ms) ? null : ms
 }
 
-/** 7 s, 1:05, 2:03:09, 4 d. */
+/** The length of a wait: whole seconds, and from ten minutes on whole minutes, because nobody reads the seconds then. */
 export function span(ms: number): string {
-  const total = Math.max(0, Math.floor(ms / second))
-  if (total < 60) return `${total} s`
-  const [seconds, minutes, hours] = [total % 60, Math.floor(total / 60) % 60, Math.floor(total / 3_600)]
-  const two = (number: number) => String(number).padStart(2, '0')
-  if (hours < 1) return `${minutes}:${two(seconds)}`
-  if (hours < 48) return `${hours}:${two(minutes)}:${two(seconds)}`
-  return `${Math.floor(hours / 24)} d`
-}
-
-/** A duration: 850 ms, 3.2 s, 1:05. */
-export function duration(ms: number): string {
-  if (!Number.isFinite(ms) || ms < 0) return '–'
-  if (ms < second) return `${Math.round(ms)} ms`
-  if (ms < minute) return `${(ms / second).toFixed(1)} s`
-  return span(ms)
+  const seconds = Math.max(0, Math.floor(ms / second))
+  return wholeDuration(seconds < 600 ? seconds : seconds - (seconds % 60))
 }
 
 export type Urgency = 'none' | 'calm' | 'soon' | 'late'
@@ -41,7 +32,7 @@ export function countdown(deadline: string | null | undefined, nowMs: number): C
   const at = msOf(deadline)
   if (at === null) return { text: '–', urgency: 'none' }
   const left = at - nowMs
-  if (left <= 0) return { text: `late ${span(-left)}`, urgency: 'late' }
+  if (left <= 0) return { text: `${span(-left)} late`, urgency: 'late' }
   return { text: span(left), urgency: left < minute ? 'soon' : 'calm' }
 }
 
@@ -64,25 +55,30 @@ export function plainTimes(text: string, nowMs: number): string {
   return text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z/g, (iso) => clockTime(iso, nowMs))
 }
 
-/** Local time of day. */
+// Made once: each new one costs more than the text of a page.
+const timed = new Intl.DateTimeFormat('en-GB', { timeStyle: 'medium' })
+const dated = new Intl.DateTimeFormat('en-CA', { dateStyle: 'short' })
+const named = new Intl.DateTimeFormat('en-GB', { hour: 'numeric', timeZoneName: 'short' })
+
+/** The browser's time zone at that time, such as CET. */
+export const zoneOf = (atMs: number): string =>
+  named.formatToParts(atMs).find(({ type }) => type === 'timeZoneName')?.value ?? ''
+
+/** Local time of day without its zone, for lists and axes that name it once. */
 export function timeOfDay(iso: string): string {
   const at = msOf(iso)
-  return at === null ? '–' : new Date(at).toLocaleTimeString('en-GB')
+  return at === null ? '–' : timed.format(at)
 }
 
-/** Local date, time and time zone, for a title. */
+/** Local date, time and time zone. */
 export function instant(iso: string | null | undefined): string {
   const at = msOf(iso)
-  if (at === null) return '–'
-  const date = new Date(at)
-  return `${date.toLocaleDateString('en-CA')} ${date.toLocaleTimeString('en-GB', { timeZoneName: 'short' })}`
+  return at === null ? '–' : `${dated.format(at)} ${timed.format(at)} ${zoneOf(at)}`
 }
 
-/** Local time of day; with the date when it was not today. */
+/** Local time of day with its zone; with the date when it was not today. */
 export function clockTime(iso: string | null | undefined, nowMs: number): string {
   const at = msOf(iso)
   if (at === null) return '–'
-  const date = new Date(at)
-  const time = date.toLocaleTimeString('en-GB')
-  return new Date(nowMs).toDateString() === date.toDateString() ? time : `${date.toLocaleDateString('en-CA')} ${time}`
+  return dated.format(nowMs) === dated.format(at) ? `${timed.format(at)} ${zoneOf(at)}` : instant(iso)
 }

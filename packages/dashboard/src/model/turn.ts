@@ -5,9 +5,9 @@
 import { groupBy, objectOf } from '@bellwether/base'
 import { dollars, reasonInWords } from '@bellwether/protocol/spending'
 import type { Card, Step, TurnBudget, TurnDetail, TurnIntervention, Wait } from '../api/types.js'
-import { compact, type BudgetUse } from './board.js'
+import { compact, workingTime, type BudgetUse } from './board.js'
 import { bytes, oneLine, plural } from './text.js'
-import { msOf, span } from './time.js'
+import { msOf } from './time.js'
 
 export type Moment =
   | { readonly what: 'inbox'; readonly at: string; readonly id: string }
@@ -140,8 +140,8 @@ export function nearestOf(budget: TurnBudget | null): BudgetUse | null {
   if (budget === null || budget.nearest === null) return null
   const { nearest, fraction } = budget
   const { used, limit } = budget[nearest]
-  const format = { tokens: compact, cost_micros: dollars, wall_ms: span }[nearest]
-  return { part: fraction, label: `${format(used)} / ${format(limit ?? 0)}${nearest === 'tokens' ? ' tokens' : ''}` }
+  const format = { tokens: compact, cost_micros: dollars, wall_ms: workingTime }[nearest]
+  return { part: fraction, label: `${format(used)} of ${format(limit ?? 0)}${nearest === 'tokens' ? ' tokens' : ''}` }
 }
 
 /** What the turn knew at its start: the cards that its caller gave, and those of earlier turns. */

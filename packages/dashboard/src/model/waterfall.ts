@@ -99,11 +99,14 @@ export function ticks(range: Range, startMs: number, most: number): Tick[] {
   const step = roundMs.find((one) => length / one <= most) ?? Math.ceil(length / most / dayMs) * dayMs
   const found: Tick[] = []
   for (let at = Math.ceil((range.fromMs - startMs) / step) * step; at <= range.toMs - startMs; at += step)
-    found.push({ left: (at + startMs - range.fromMs) / length, text: duration(at) })
+    found.push({
+      left: (at + startMs - range.fromMs) / length,
+      text: at === 0 ? '0' : duration(at).replace('.0 s', ' s'),
+    })
   return found
 }
 
-const kindWords: Readonly<Record<Span['kind'], string>> = {
+export const kindWords: Readonly<Record<Span['kind'], string>> = {
   queue: 'In the queue',
   lease: 'Leased',
   run: 'Run',

@@ -35,12 +35,23 @@ const urgencyClass: Readonly<Record<Urgency, string>> = {
   late: 'text-bad font-medium',
 }
 
-export function Countdown({ until }: { readonly until: string | null | undefined }) {
+interface CountdownProps {
+  readonly until: string | null | undefined
+  /** What happens then, such as "due in"; a time that has passed says itself that it is late. */
+  readonly lead?: string
+}
+
+export function Countdown({ until, lead = '' }: CountdownProps) {
   const now = useNow()
   const { text, urgency } = countdown(until, now)
   return (
-    <span className={`whitespace-nowrap ${urgencyClass[urgency]}`} title={until === null ? undefined : instant(until)}>
-      {text}
+    // A new element per text: a right-aligned one that changes its length would count as a layout shift.
+    <span
+      key={text}
+      className={`whitespace-nowrap ${urgencyClass[urgency]}`}
+      title={until === null ? undefined : instant(until)}
+    >
+      {urgency === 'calm' || urgency === 'soon' ? `${lead} ${text}`.trim() : text}
     </span>
   )
 }

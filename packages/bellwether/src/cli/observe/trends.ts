@@ -1,5 +1,5 @@
 /** `bellwether trends`: what ended, what it cost and what waited over time, as totals, as costs by agent, model or day, or as CSV. */
-import { count, dollars, InvalidInput, percent } from '@bellwether/protocol'
+import { count, dollars, duration, InvalidInput, percent } from '@bellwether/protocol'
 import type { Trends } from '@bellwether/protocol/http'
 import {
   trendCharts,
@@ -12,7 +12,7 @@ import {
 import { Command, Option } from 'commander'
 import { openClient, toServer, type ServerFlags } from '../shared/client.js'
 import { print } from '../shared/output.js'
-import { duration, facts, instant, table } from '../shared/terminal.js'
+import { facts, instant, table } from '../shared/terminal.js'
 
 interface Flags extends ServerFlags {
   readonly since?: TrendRangeName
@@ -68,7 +68,7 @@ const titles: Readonly<Record<TrendChart, string>> = {
 
 const show: Readonly<Record<TrendUnit, (value: number) => string>> = {
   turns: count,
-  ms: (ms) => (ms < 1_000 ? `${Math.round(ms)} ms` : duration(ms)),
+  ms: duration,
   micros: dollars,
   tokens: count,
   interventions: count,

@@ -95,13 +95,3 @@ export function bytes(count: number): string {
   for (; size >= 1_000 && unit < units.length - 1; unit += 1) size /= 1_000
   return `${unit === 0 ? size : size.toFixed(1)} ${units[unit]}`
 }
-
-/** A length of time with at most two units. */
-export function duration(ms: number): string {
-  const seconds = ms / 1_000
-  if (seconds < 60) return `${seconds.toFixed(1)} s`
-  const minutes = Math.floor(seconds / 60)
-  if (minutes < 60) return `${minutes} min ${Math.floor(seconds % 60)} s`
-  const hours = Math.floor(minutes / 60)
-  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`
-}

@@ -12,7 +12,7 @@ describe('a line of the terminal of up', () => {
   it('says why a turn ended in words', () => {
     const ended = { what: 'turn', id: 'x', agent: 'coder', change: 'ended', outcome: 'failed', elapsedMs: 600 } as const
     expect(line({ ...ended, about: 'command_exit_3' }, 100)).toBe(
-      '✗ coder      turn ended: failed in 0.6 s (agent exited with 3)  x',
+      '✗ coder      turn ended: failed in 600 ms (agent exited with 3)  x',
     )
   })
 

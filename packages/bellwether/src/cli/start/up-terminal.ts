@@ -5,7 +5,7 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { errorMessage, hasCode, type Clock } from '@bellwether/base'
-import { reasonInWords } from '@bellwether/protocol/spending'
+import { duration, reasonInWords } from '@bellwether/protocol'
 import { plain } from '../../client/sanitize.js'
 import { agentsFolder } from '../../runtime/paths.js'
 import type { RunningTurn } from '../../runtime/parts/activity.js'
@@ -15,7 +15,7 @@ import type { UpTerminal } from '../../runtime/parts/up-terminal.js'
 import { isAgentFile } from '../../worker/roster/agent-file.js'
 import { type Paint, paintFor } from '../shared/colour.js'
 import { openProgress } from '../shared/live.js'
-import { cut, duration } from '../shared/terminal.js'
+import { cut } from '../shared/terminal.js'
 import { asTyped, programName } from '../shared/output.js'
 
 export interface UpScreen extends UpTerminal {

@@ -1,8 +1,7 @@
 /** `bellwether eval`: lists suites, runs one, shows what its checks found and what became worse. The server drives the run; this only watches. */
 import { defined, systemClock } from '@bellwether/base'
-import { evalLimits, percent } from '@bellwether/protocol'
+import { dollars, duration, evalLimits, percent } from '@bellwether/protocol'
 import type { EvalRun, EvalRunLine, EvalSuite } from '@bellwether/protocol/http'
-import { turnCost } from '@bellwether/protocol/spending'
 import { Command } from 'commander'
 import type { Client } from '../../client/client.js'
 import { plain } from '../../client/sanitize.js'
@@ -11,7 +10,7 @@ import { interruptedCode, untilInterrupted } from '../shared/interrupt.js'
 import { openProgress } from '../shared/live.js'
 import { collect, dollarsUpTo, jsonLines, wholeUpTo } from '../shared/options.js'
 import { exitCodes, print, printList } from '../shared/output.js'
-import { duration, instant, table } from '../shared/terminal.js'
+import { instant, table } from '../shared/terminal.js'
 import type { Finish } from './run-started.js'
 
 interface RunFlags extends ServerFlags {
@@ -122,7 +121,7 @@ function show(flags: ServerFlags, found: EvalRun): number {
 const timeOf = (ms: number | null) => (ms === null ? '–' : duration(ms))
 
 const progressOf = ({ done, results, passed, failed, cost_micros: cost }: EvalRunLine) =>
-  `${done}/${results} done  ${passed} passed  ${failed} failed  ${turnCost(cost)}`
+  `${done}/${results} done  ${passed} passed  ${failed} failed  ${dollars(cost)}`
 
 const stateOf = ({ status, reason }: EvalRunLine) => (reason === null ? status : `${status}: ${reason}`)
 
@@ -148,7 +147,7 @@ function runTable(runs: readonly EvalRunLine[]): string {
     one.run_id,
     stateOf(one),
     `${one.passed} of ${one.done}`,
-    turnCost(one.cost_micros),
+    dollars(one.cost_micros),
     one.requested_by,
     instant(one.created_at),
   ])
@@ -161,8 +160,8 @@ function runText(found: EvalRun): string {
     one.variant,
     `${one.passed} of ${one.done}`,
     percent(one.passed, one.done),
-    turnCost(one.cost_micros),
-    turnCost(one.judge_cost_micros),
+    dollars(one.cost_micros),
+    dollars(one.judge_cost_micros),
     String(one.tokens),
     timeOf(one.duration_p50_ms),
     timeOf(one.duration_p95_ms),

@@ -1,10 +1,10 @@
 /** Formats turns for people: a table of many, or the transcript of one. Text of agents is sanitized. Pure. */
-import { plural } from '@bellwether/protocol'
+import { duration, plural } from '@bellwether/protocol'
 import type { Turn, TurnDetail } from '@bellwether/protocol/http'
 import { dollars, reasonInWords, turnLimits, turnTokens } from '@bellwether/protocol/spending'
 import { deliverableText } from '../../client/turns.js'
 import { block, plain } from '../../client/sanitize.js'
-import { duration, instant, shortInstant, table } from '../shared/terminal.js'
+import { instant, shortInstant, table } from '../shared/terminal.js'
 
 const stateOf = (turn: Pick<Turn, 'outcome' | 'status'>) => turn.outcome ?? turn.status
 

@@ -1,5 +1,5 @@
 /** One case beside its run: the input, and for each variant the checks, the output and how it differs from the first variant. */
-import { turnCost } from '@bellwether/protocol/spending'
+import { dollars } from '@bellwether/protocol/spending'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { evalCaseQuery } from '../../api/eval-queries.js'
@@ -68,7 +68,7 @@ function ResultView({
           <bdi>{oneLine(title, 80)}</bdi>
         </h3>
         <Verdict cell={result} />
-        <span className="text-sm text-ink-2">{turnCost(result.cost_micros)}</span>
+        <span className="text-sm text-ink-2">{dollars(result.cost_micros)}</span>
         {turn !== null && (
           <Link to="/p/$project/turns/$turn" params={{ project, turn }} className="ml-auto text-sm underline">
             Turn
@@ -85,11 +85,7 @@ function ResultView({
               <span className="font-medium">{oneLine(check.check, 100)}</span>{' '}
               <span className="text-ink-2">{oneLine(check.reason, 500)}</span>{' '}
               {check.agent_turn_id !== null && (
-                <Link
-                  to="/p/$project/turns/$turn"
-                  params={{ project, turn: check.agent_turn_id }}
-                  className="underline"
-                >
+                <Link to="/p/$project/turns/$turn" params={{ project, turn: check.agent_turn_id }} className="link">
                   judge
                 </Link>
               )}

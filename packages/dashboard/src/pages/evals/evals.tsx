@@ -1,5 +1,5 @@
 /** Evaluations page: the suites of the project's files and their runs. */
-import { turnCost } from '@bellwether/protocol/spending'
+import { dollars } from '@bellwether/protocol/spending'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { Link, useNavigate, useParams } from '@tanstack/react-router'
 import { evalRunsQuery, evalsQuery, startEval } from '../../api/eval-queries.js'
@@ -16,46 +16,47 @@ export function EvalsPage() {
   const runs = useQuery(evalRunsQuery(project))
   return (
     <Page title="Evals" scrolls>
-      <QueryState
-        query={suites}
-        isEmpty={(all) => all.suites.length === 0}
-        empty={
-          <Empty title="No suites yet">
-            A suite compares agents or prompts with recorded inputs and checks. Write a file{' '}
-            <code>evals/NAME.toml</code> in the project folder.
-          </Empty>
-        }
-      >
+      {/* Read together: the runs stand below the suites, and must not move when these arrive. */}
+      <QueryState query={runs.isPending ? { ...suites, data: undefined } : suites}>
         {(all) => (
-          <ul className="panel m-3 divide-y divide-line" aria-label="Suites">
-            {all.suites.map((suite) => (
-              <SuiteLine key={suite.suite} project={project} suite={suite} />
-            ))}
-          </ul>
+          <div className="space-y-3 p-3">
+            <Section title="Suites">
+              {all.suites.length === 0 ? (
+                <Empty title="No suites yet">
+                  A suite compares agents or prompts with recorded inputs and checks. Write a file{' '}
+                  <code>evals/NAME.toml</code> in the project folder; it appears here at once.
+                </Empty>
+              ) : (
+                <ul className="divide-y divide-line" aria-label="Suites">
+                  {all.suites.map((suite) => (
+                    <SuiteLine key={suite.suite} project={project} suite={suite} />
+                  ))}
+                </ul>
+              )}
+            </Section>
+            <Section title="Runs">
+              <QueryState
+                query={runs}
+                isFramed
+                isEmpty={(all) => all.runs.length === 0}
+                empty={
+                  <Empty title="No runs yet">
+                    Press <em>Run</em> beside a suite, or start one with <code>bellwether eval run SUITE</code>.
+                  </Empty>
+                }
+              >
+                {(all) => (
+                  <ul className="divide-y divide-line" aria-label="Runs">
+                    {all.runs.map((run) => (
+                      <RunLine key={run.run_id} project={project} run={run} />
+                    ))}
+                  </ul>
+                )}
+              </QueryState>
+            </Section>
+          </div>
         )}
       </QueryState>
-      <div className="m-3">
-        <Section title="Runs">
-          <QueryState
-            query={runs}
-            isFramed
-            isEmpty={(all) => all.runs.length === 0}
-            empty={
-              <Empty title="No runs yet">
-                Press <em>Run</em> beside a suite.
-              </Empty>
-            }
-          >
-            {(all) => (
-              <ul className="divide-y divide-line" aria-label="Runs">
-                {all.runs.map((run) => (
-                  <RunLine key={run.run_id} project={project} run={run} />
-                ))}
-              </ul>
-            )}
-          </QueryState>
-        </Section>
-      </div>
     </Page>
   )
 }
@@ -80,7 +81,7 @@ function SuiteLine({ project, suite }: { readonly project: string; readonly suit
         <span className="block truncate">
           {suite.cases === 0
             ? 'The file is invalid'
-            : `${plural(suite.cases, 'case')}, ${suite.variants.map(({ name }) => oneLine(name, 40)).join(', ')}`}
+            : `${plural(suite.cases, 'case')} × ${plural(suite.variants.length, 'variant')}: ${suite.variants.map(({ name }) => oneLine(name, 40)).join(', ')}`}
         </span>
         {suite.description !== null && (
           <span className="block truncate text-sm text-ink-2">{oneLine(suite.description, 200)}</span>
@@ -129,7 +130,7 @@ function RunLine({ project, run }: { readonly project: string; readonly run: Eva
         <span>
           {run.passed} of {run.done} passed ({percent(run.passed, run.done)})
         </span>
-        <span className="text-ink-2">{turnCost(run.cost_micros)}</span>
+        <span className="text-ink-2">{dollars(run.cost_micros)}</span>
         <span className="text-ink-2">{oneLine(run.requested_by, 60)}</span>
         <span className="ml-auto text-ink-2">
           <Ago at={run.created_at} />

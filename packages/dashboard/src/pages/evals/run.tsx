@@ -1,5 +1,5 @@
 /** One run of a suite: the variants side by side, what became worse, and each case with each variant. */
-import { turnCost } from '@bellwether/protocol/spending'
+import { dollars } from '@bellwether/protocol/spending'
 import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { evalCasesQuery, evalRunQuery, stopEval, type Shown } from '../../api/eval-queries.js'
@@ -61,8 +61,8 @@ function Tools({ run, project }: { readonly run: EvalRun | undefined; readonly p
     <>
       <RunState run={run} />
       <span className="text-ink-2">
-        {turnCost(run.cost_micros)}
-        {run.max_cost_micros === null ? '' : ` of ${turnCost(run.max_cost_micros)}`}
+        {dollars(run.cost_micros)}
+        {run.max_cost_micros === null ? '' : ` of ${dollars(run.max_cost_micros)}`}
       </span>
       {run.reason !== null && <span className="text-ink-2">{oneLine(run.reason, 120)}</span>}
       {run.status === 'open' && (
@@ -101,8 +101,8 @@ function Variants({ run }: { readonly run: EvalRun }) {
                   {one.passed} of {one.done}
                 </td>
                 <td className={`${numberCell} ${one.failed > 0 ? 'text-bad' : ''}`}>{percent(one.passed, one.done)}</td>
-                <td className={numberCell}>{turnCost(one.cost_micros)}</td>
-                <td className={numberCell}>{turnCost(one.judge_cost_micros)}</td>
+                <td className={numberCell}>{dollars(one.cost_micros)}</td>
+                <td className={numberCell}>{dollars(one.judge_cost_micros)}</td>
                 <td className={numberCell}>{count(one.tokens)}</td>
                 <td className={numberCell}>{timeOf(one.duration_p50_ms)}</td>
                 <td className={numberCell}>{timeOf(one.duration_p95_ms)}</td>

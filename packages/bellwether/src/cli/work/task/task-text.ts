@@ -4,12 +4,12 @@
  */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { moneySpent, reasonInWords, taskLimits, tokensSpent } from '@bellwether/protocol'
+import { duration, moneySpent, reasonInWords, taskLimits, tokensSpent } from '@bellwether/protocol'
 import type { BoardTaskDetail, EventOf, ResponseOf, TaskChanges, TaskFailure } from '@bellwether/protocol/http'
 import type { TaskView } from '../../../board/tasks/task-view.js'
 import type { TaskEvent, TaskHistory } from '../../../board/log/task.js'
 import { block, plain } from '../../../client/sanitize.js'
-import { duration, facts, instant, table } from '../../shared/terminal.js'
+import { facts, instant, table } from '../../shared/terminal.js'
 import { asTyped } from '../../shared/output.js'
 
 export type ShownTask = (TaskView & Pick<BoardTaskDetail, 'budget'>) | BoardTaskDetail
