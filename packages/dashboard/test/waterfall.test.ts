@@ -36,6 +36,14 @@ describe('the waterfall of a turn', () => {
         .getByRole('img', { name: /^Watchdog/ })
         .count(),
     ).toBeGreaterThan(0)
+    await page.keyboard.press('m')
+    const message = page.getByRole('textbox', { name: 'Message to the agent' })
+    await expect.poll(() => message.evaluate((one) => one === document.activeElement)).toBe(true)
+    const summary = page.locator('dl').first()
+    await summary.getByText('Make the login test pass on CI.').waitFor()
+    const legend = await section().getByRole('list', { name: 'Legend' }).getByRole('listitem').allInnerTexts()
+    for (const sign of ['In the queue', 'Step', 'Tool', 'Failed', 'Until the first token', 'Not ended', 'Watchdog'])
+      expect(legend).toContain(sign)
     for (const width of [1_440, 390]) {
       await tab.resize(width)
       await screenshot(page, `waterfall-${width}`)

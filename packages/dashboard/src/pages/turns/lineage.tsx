@@ -6,7 +6,7 @@ import { flushSync } from 'react-dom'
 import type { Relative, TurnDetail } from '../../api/types.js'
 import { lineageOf, relationText, selfText, takeoversOf, type LineageNode } from '../../model/lineage.js'
 import { countRelatives, tallyRelatives } from '../../model/relatives.js'
-import { oneLine, plural, shortId } from '../../model/text.js'
+import { oneLine, plural, shortId, shortNames } from '../../model/text.js'
 import { duration, msOf } from '../../model/time.js'
 import { Status } from '../../parts/status.js'
 import { useWide } from '../../parts/wide.js'
@@ -176,7 +176,7 @@ function Name({ agent, id }: { readonly agent: string; readonly id: string }) {
   return (
     <span className="flex items-baseline justify-between gap-2">
       <span className="min-w-0 truncate font-semibold">
-        <bdi>{oneLine(agent, 80)}</bdi>
+        <bdi>{oneLine(shortNames(agent), 80)}</bdi>
       </span>{' '}
       <span className="shrink-0 font-mono text-xs text-ink-3 max-sm:sr-only">{shortId(id)}</span>
     </span>

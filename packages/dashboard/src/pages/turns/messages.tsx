@@ -120,6 +120,7 @@ function TextForm({ label, button, text, max, change, error, isBusy, send, child
       <textarea
         className="field w-full"
         rows={2}
+        aria-keyshortcuts="m"
         aria-label={label}
         placeholder={label}
         value={text}

@@ -137,9 +137,9 @@ function ForkForm({ project, turn, close }: TrailProps & { readonly close: () =>
               A new turn begins with the cards up to this step, and continues from there. This turn does not change.
             </p>
             <label className="block">
-              <span className="label">From step</span>
+              <span className="font-medium">From step</span>
               <select
-                className="field w-full"
+                className="field mt-1 w-full"
                 value={at ?? report.first_step}
                 onChange={(event) => setAt(Number(event.target.value))}
               >
@@ -152,9 +152,9 @@ function ForkForm({ project, turn, close }: TrailProps & { readonly close: () =>
               </select>
             </label>
             <label className="block">
-              <span className="label">Another instruction (optional)</span>
+              <span className="font-medium">Another instruction (optional)</span>
               <textarea
-                className="field w-full"
+                className="field mt-1 w-full"
                 rows={3}
                 value={instruction}
                 onChange={(event) => setInstruction(event.target.value)}
@@ -162,9 +162,9 @@ function ForkForm({ project, turn, close }: TrailProps & { readonly close: () =>
               />
             </label>
             <label className="block">
-              <span className="label">Message to the agent (optional)</span>
+              <span className="font-medium">Message to the agent (optional)</span>
               <textarea
-                className="field w-full"
+                className="field mt-1 w-full"
                 rows={2}
                 value={message}
                 onChange={(event) => setMessage(event.target.value)}

@@ -3,10 +3,11 @@
  * move; it follows the newest entry until the person scrolls up. Text of agents is plain text.
  */
 import { useLayoutEffect, useMemo, useRef, useState } from 'react'
-import { askText } from '../../api/client.js'
+import { askText, serverNowMs } from '../../api/client.js'
 import type { TurnDetail } from '../../api/types.js'
 import { Section } from '../../frame/page.js'
 import { useTranscript, type TranscriptReading } from '../../live/transcript.js'
+import { zoneOf } from '../../model/time.js'
 import { blocksOf } from '../../model/transcript.js'
 import { Failure } from '../../parts/query-state.js'
 import { saveText } from '../../ports/download.js'
@@ -26,6 +27,7 @@ export function Transcript({ project, turn }: TranscriptProps) {
       aside={
         <>
           <LinkNote reading={reading} />
+          <span className="label">times in {zoneOf(serverNowMs())}</span>
           <Download project={project} turn={id} />
         </>
       }

@@ -5,7 +5,7 @@ import { Link, useParams } from '@tanstack/react-router'
 import { spansQuery, turnQuery } from '../../api/queries.js'
 import type { TurnDetail } from '../../api/types.js'
 import { compact } from '../../model/board.js'
-import { oneLine, plural, shortId } from '../../model/text.js'
+import { oneLine, plural, shortId, textOf } from '../../model/text.js'
 import { duration, msOf } from '../../model/time.js'
 import { contextText, nearestOf, taskOfSession, whyOf } from '../../model/turn.js'
 import { BudgetBar } from '../../parts/budget-bar.js'
@@ -43,7 +43,6 @@ export function TurnPage() {
           / <CopyId id={id} what="turn id" />
         </>
       }
-      tools={turn.data !== undefined && <Tools project={project} turn={turn.data} />}
       scrolls
     >
       <QueryState query={spans.isPending ? { ...turn, data: undefined } : turn}>
@@ -74,6 +73,10 @@ function Tools({ project, turn }: { readonly project: string; readonly turn: Tur
 function TurnView({ project, turn }: { readonly project: string; readonly turn: TurnDetail }) {
   return (
     <div className="p-3">
+      {/* Not in the frame: there they would arrive after the page and move it where they need a second row. */}
+      <div className="mb-3 flex flex-wrap items-center gap-2">
+        <Tools project={project} turn={turn} />
+      </div>
       <Summary project={project} turn={turn} />
       <div className="mt-3">
         <Waterfall key={turn.agent_turn_id} project={project} turn={turn} />
@@ -114,9 +117,19 @@ function Summary({ project, turn }: { readonly project: string; readonly turn: T
   const started = msOf(turn.started_at)
   const isOver = turn.ended_at !== null
   const why = whyOf(turn)
+  const instruction = turn.context_cards.find(({ type }) => type === 'task.instruction')
+  const delivered = why === null ? textOf(turn.deliverable?.content) : ''
   const spent = [tokens === 0 ? null : turnTokens(turn.usage), turnLimits(turn.budget)].filter((text) => text !== null)
   return (
     <dl className="panel grid grid-cols-2 gap-x-6 gap-y-2 px-3 py-2 sm:grid-cols-3 lg:grid-cols-6">
+      <Fact name="Instruction" all>
+        <Line text={textOf(instruction?.content).replace(/^#+ /, '') || '–'} most={400} />
+      </Fact>
+      {delivered !== '' && (
+        <Fact name="Deliverable" all>
+          <Line text={delivered} most={400} />
+        </Fact>
+      )}
       <Fact name="Status">
         <Status word={turn.status} />
       </Fact>
@@ -128,14 +141,16 @@ function Summary({ project, turn }: { readonly project: string; readonly turn: T
       <Fact name="Queued">
         <At at={turn.created_at} />
       </Fact>
-      <Fact name={'Duration'}>
-        {started === null ? 'not started' : duration((msOf(turn.ended_at) ?? now) - started)}
-      </Fact>
-      <Fact name={isOver ? 'Ended' : 'Deadline'}>
+      <Fact name="Duration">{started === null ? 'not started' : duration((msOf(turn.ended_at) ?? now) - started)}</Fact>
+      <Fact name={isOver ? 'Ended' : 'Time left'}>
         {isOver ? <At at={turn.ended_at} /> : <Countdown until={turn.resume_deadline ?? turn.turn_deadline} />}
       </Fact>
       <Fact name="Tokens, cost">
-        {tokens === 0 ? '–' : compact(tokens)}, {micros === null ? '–' : dollars(micros)}
+        {tokens === 0 && micros === null
+          ? isOver
+            ? 'not reported'
+            : 'none so far'
+          : `${tokens === 0 ? '–' : compact(tokens)}, ${micros === null ? '–' : dollars(micros)}`}
       </Fact>
       <Fact name="Context" wide>
         <Line text={contextText(turn)} most={80} />
@@ -227,11 +242,13 @@ interface FactProps {
   readonly name: string
   readonly children: React.ReactNode
   readonly wide?: boolean
+  /** The whole width. */
+  readonly all?: boolean
 }
 
-function Fact({ name, children, wide = false }: FactProps) {
+function Fact({ name, children, wide = false, all = false }: FactProps) {
   return (
-    <div className={wide ? 'col-span-2 min-w-0' : 'min-w-0'}>
+    <div className={`min-w-0 ${all ? 'col-span-full' : wide ? 'col-span-2' : ''}`}>
       <dt className="label">{name}</dt>
       <dd className="min-h-5 truncate">{children}</dd>
     </div>

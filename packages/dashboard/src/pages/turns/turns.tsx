@@ -6,7 +6,7 @@ import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { memo } from 'react'
 import { turnsQuery, type TurnFilter } from '../../api/queries.js'
 import type { Turn } from '../../api/types.js'
-import { count, oneLine, shortId } from '../../model/text.js'
+import { count, oneLine, shortId, shortNames } from '../../model/text.js'
 import { duration, msOf } from '../../model/time.js'
 import { Page } from '../../frame/page.js'
 import { RunTurn } from './run-turn.js'
@@ -52,8 +52,10 @@ export function TurnsPage() {
           if (all.length === 0 && turns.hasNextPage)
             return <SearchOlder search={more} isSearching={turns.isFetchingNextPage} />
           if (all.length === 0)
-            return (
-              <Empty title={Object.values(filter).some(Boolean) ? 'No matching turns' : 'No turns yet'}>
+            return Object.values(filter).some(Boolean) ? (
+              <Empty title="No matching turns">Change or clear the filter above.</Empty>
+            ) : (
+              <Empty title="No turns yet">
                 Run one with <em>Run a turn…</em>, or with <code>bellwether turn run AGENT &quot;…&quot;</code>.
               </Empty>
             )
@@ -123,9 +125,9 @@ function SearchOlder({ search, isSearching }: { readonly search: () => void; rea
 
 const columns: Columns = {
   className:
-    'grid grid-cols-[96px_minmax(70px,0.8fr)_minmax(120px,2fr)_minmax(80px,1fr)_60px_56px_72px_80px] items-center gap-x-3 px-3',
-  titles: ['Status', 'Agent', 'Turn', 'Activity', 'Duration', 'Cost', 'Deadline', 'Queued'],
-  alignedRight: ['Cost'],
+    'grid grid-cols-[96px_minmax(70px,0.8fr)_minmax(120px,2fr)_minmax(80px,1fr)_84px_60px_84px_80px] items-center gap-x-3 px-3',
+  titles: ['Status', 'Agent', 'Instruction', 'Activity, error', 'Duration', 'Cost', 'Time left', 'Queued'],
+  alignedRight: ['Duration', 'Cost', 'Time left'],
 }
 
 interface RowProps {
@@ -159,7 +161,7 @@ const TurnRow = memo(({ project, turn, isWide }: RowProps) => {
   const cost = turn.cost_micros ?? null
   if (!isWide)
     return (
-      <NarrowRow name={<bdi>{oneLine(turn.agent_id, 80)}</bdi>} status={turn.status}>
+      <NarrowRow name={<bdi>{oneLine(shortNames(turn.agent_id), 80)}</bdi>} status={turn.status}>
         <span role="cell" className="min-w-0 flex-1">
           {link}
         </span>
@@ -178,8 +180,8 @@ const TurnRow = memo(({ project, turn, isWide }: RowProps) => {
       <span role="cell" className="flex min-w-0">
         <Status word={turn.status} />
       </span>
-      <span role="cell" className="truncate font-medium">
-        <bdi>{oneLine(turn.agent_id, 120)}</bdi>
+      <span role="cell" className="truncate font-medium" title={oneLine(turn.agent_id, 200)}>
+        <bdi>{oneLine(shortNames(turn.agent_id), 120)}</bdi>
       </span>
       <span role="cell" className="min-w-0">
         {link}
@@ -187,14 +189,14 @@ const TurnRow = memo(({ project, turn, isWide }: RowProps) => {
       <span role="cell" className="min-w-0 text-sm">
         {activity}
       </span>
-      <span role="cell" className="text-sm text-ink-2">
+      <span role="cell" className="text-right text-sm whitespace-nowrap text-ink-2">
         <Duration turn={turn} />
       </span>
       <span role="cell" className="text-right text-sm text-ink-2">
         {/* A new element per amount: a right-aligned text that grows would count as a layout shift. */}
         <span key={cost}>{cost === null ? '–' : dollars(cost)}</span>
       </span>
-      <span role="cell" className="text-sm">
+      <span role="cell" className="text-right text-sm">
         <Countdown until={turn.ended_at === null ? (turn.resume_deadline ?? turn.turn_deadline) : null} />
       </span>
       <span role="cell" className="text-sm text-ink-3">
@@ -210,5 +212,6 @@ const titleOf = (instruction: string) => oneLine(instruction.replace(/^#+ /, '')
 function Duration({ turn }: { readonly turn: Turn }) {
   const now = useNow()
   const from = msOf(turn.started_at)
-  return <>{from === null ? '–' : duration((msOf(turn.ended_at) ?? now) - from)}</>
+  const text = from === null ? '–' : duration((msOf(turn.ended_at) ?? now) - from)
+  return <span key={text}>{text}</span>
 }

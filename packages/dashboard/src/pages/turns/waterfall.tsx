@@ -9,11 +9,12 @@ import { useEffect, useMemo, useRef, useState, type KeyboardEvent } from 'react'
 import { spansQuery } from '../../api/queries.js'
 import type { Span, TurnDetail } from '../../api/types.js'
 import { compact } from '../../model/board.js'
-import { appearanceOf, type Tone } from '../../model/status.js'
-import { oneLine, plural } from '../../model/text.js'
+import { appearanceOf } from '../../model/status.js'
+import { oneLine, plural, shortNames } from '../../model/text.js'
 import { duration, msOf } from '../../model/time.js'
 import {
   fullRange,
+  kindWords,
   moved,
   placeOf,
   rangeOf,
@@ -42,7 +43,7 @@ interface Props {
 const rowHeight = 26
 // A third of a screen; the rest is reached by scrolling.
 const rowsShown = 10
-const columns = 'grid grid-cols-[minmax(7rem,32%)_minmax(0,1fr)_4.5rem] gap-x-2 px-3'
+const columns = 'grid grid-cols-[minmax(7rem,32%)_minmax(0,1fr)_5.25rem] gap-x-2 px-3'
 const zoomFactor = 2
 
 export function Waterfall({ project, turn }: Props) {
@@ -75,6 +76,7 @@ function Chart({ project, turn, spans, isCut }: Props & { readonly spans: readon
   const height = rowHeight * (isGrowing ? rowsShown : Math.min(rowsShown, Math.max(2, rows.length)))
   const opened = rows.find((row) => row.span.span_id === openId)
   const box = useRef<HTMLDivElement>(null)
+  const marks = useMemo(() => marksOf(turn), [turn])
   const zoom = (factor: number, around?: number) => {
     const next = zoomed(range, full, factor, around)
     setRange(next.toMs - next.fromMs >= full.toMs - full.fromMs ? null : next)
@@ -112,8 +114,9 @@ function Chart({ project, turn, spans, isCut }: Props & { readonly spans: readon
         </span>
       }
     >
+      <Legend rows={rows} marks={marks} />
       <div ref={box} onKeyDown={onKeyDown}>
-        <Axis range={range} full={full} marks={marksOf(turn)} />
+        <Axis range={range} full={full} marks={marks} />
         <div style={{ height }} className="[&>*]:[scrollbar-gutter:stable]">
           <VirtualRows
             items={rows}
@@ -179,7 +182,7 @@ function Tool({ name, sign, act, isOff = false }: ToolProps) {
 interface Mark {
   readonly atMs: number
   readonly text: string
-  readonly tone: Tone
+  readonly tone: 'wait' | 'person'
 }
 
 /** What others did to the turn. */
@@ -220,7 +223,7 @@ function Axis({
             className="absolute top-0 h-full border-l border-line pl-1 pt-2 whitespace-nowrap"
             style={{ left: share(left) }}
           >
-            {left < 0.92 && text}
+            {left < (isWide ? 0.92 : 0.6) && text}
           </span>
         ))}
         {marks.flatMap(({ atMs, text, tone }) => {
@@ -233,7 +236,7 @@ function Axis({
                   role="img"
                   aria-label={`${text}, ${duration(atMs - full.fromMs)} after the start`}
                   title={text}
-                  className={`absolute bottom-0 size-2 -translate-x-1 rotate-45 ${toneFill[tone]}`}
+                  className={`absolute bottom-0 size-2 -translate-x-1 rotate-45 ${tone === 'wait' ? 'bg-wait' : 'bg-person'}`}
                   style={{ left: share(place.left) }}
                 />,
               ]
@@ -246,30 +249,62 @@ function Axis({
 
 const share = (part: number) => `${(part * 100).toFixed(3)}%`
 
-const toneFill: Readonly<Record<Tone, string>> = {
-  go: 'bg-go',
-  wait: 'bg-wait',
-  start: 'bg-start',
-  rest: 'bg-rest',
-  bad: 'bg-bad',
-  person: 'bg-person',
-  done: 'bg-done',
+/** What works is solid, what waits is hatched. */
+const fills: Readonly<Record<Span['kind'], string>> = {
+  queue: 'bg-rest hatched',
+  lease: 'bg-wait hatched',
+  run: 'bg-rest',
+  step: 'bg-start',
+  tool: 'bg-go',
+  person: 'bg-person hatched',
+  account: 'bg-wait hatched',
+  child: 'bg-(--series-6)',
 }
+const kindsInOrder = Object.keys(fills) as Span['kind'][]
 
-const kindTones: Readonly<Record<Span['kind'], Tone>> = {
-  queue: 'rest',
-  lease: 'wait',
-  run: 'done',
-  step: 'start',
-  tool: 'go',
-  person: 'person',
-  account: 'wait',
-  child: 'start',
-}
+const isBad = ({ status, error }: Span) => error !== null || (status !== null && appearanceOf(status).tone === 'bad')
 
-function toneOf({ kind, status, error }: Span): Tone {
-  const isBad = error !== null || (status !== null && appearanceOf(status).tone === 'bad')
-  return isBad ? 'bad' : kindTones[kind]
+const fillOf = (span: Span) =>
+  isBad(span) ? `bg-bad ${fills[span.kind].includes('hatched') ? 'hatched' : ''}` : fills[span.kind]
+
+/** What the colours and patterns of the bars mean, of those that the chart has. */
+function Legend({ rows, marks }: { readonly rows: readonly SpanRow[]; readonly marks: readonly Mark[] }) {
+  const spans = rows.map(({ span }) => span)
+  const bar = (fill: string) => <span className={`relative h-2.5 w-4 overflow-hidden rounded-xs ${fill}`} />
+  const diamond = (fill: string) => <span className={`size-2 rotate-45 ${fill}`} />
+  const entries = [
+    ...kindsInOrder
+      .filter((kind) => spans.some((span) => span.kind === kind && !isBad(span)))
+      .map((kind) => [kindWords[kind], bar(fills[kind])] as const),
+    ...(spans.some(isBad) ? [['Failed', bar('bg-bad')] as const] : []),
+    ...(spans.some((span) => span.first_token_ms !== null)
+      ? [
+          [
+            'Until the first token',
+            <span className="h-2.5 w-4 rounded-xs bg-start">
+              <span className="block size-full rounded-xs bg-panel/55" />
+            </span>,
+          ] as const,
+        ]
+      : []),
+    ...(rows.some(({ isOpen }) => isOpen) ? [['Not ended', bar('bg-rest opacity-60')] as const] : []),
+    ...(marks.some(({ tone }) => tone === 'wait') ? [['Watchdog', diamond('bg-wait')] as const] : []),
+    ...(marks.some(({ tone }) => tone === 'person') ? [['Message', diamond('bg-person')] as const] : []),
+  ]
+  return (
+    <ul
+      aria-label="Legend"
+      className="flex min-h-7 flex-wrap items-center gap-x-4 gap-y-1 border-b border-line px-3 py-1 text-xs text-ink-2"
+    >
+      {entries.map(([name, sign]) => (
+        <li key={name} className="flex items-center gap-1.5">
+          {sign}
+          {name}
+        </li>
+      ))}
+      <li className="text-ink-3">Hatched: waits</li>
+    </ul>
+  )
 }
 
 function Bar({ row, range, open }: { readonly row: SpanRow; readonly range: Range; readonly open: () => void }) {
@@ -281,12 +316,12 @@ function Bar({ row, range, open }: { readonly row: SpanRow; readonly range: Rang
   return (
     <div className={`${columns} h-full cursor-pointer items-center text-sm`} onClick={open}>
       <span className="truncate" style={{ paddingLeft: depth * 12 }}>
-        <bdi>{oneLine(titleOf(span), 120)}</bdi>
+        <bdi title={oneLine(titleOf(span), 200)}>{oneLine(shortNames(titleOf(span)), 120)}</bdi>
       </span>
       <span className="relative h-3.5">
         {place !== null && (
           <span
-            className={`absolute h-full min-w-0.5 rounded-xs ${toneFill[toneOf(span)]} ${isOpen ? 'opacity-60' : ''}`}
+            className={`absolute h-full min-w-0.5 rounded-xs ${fillOf(span)} ${isOpen ? 'opacity-60' : ''}`}
             style={{ left: share(place.left), width: share(place.width) }}
           />
         )}
@@ -297,7 +332,7 @@ function Bar({ row, range, open }: { readonly row: SpanRow; readonly range: Rang
           />
         )}
       </span>
-      <span className="text-right text-xs text-ink-2 tabular-nums">
+      <span className="text-right text-xs whitespace-nowrap text-ink-2 tabular-nums">
         {/* A new element per text: a right-aligned one that grows would count as a layout shift. */}
         <span key={length}>{length}</span>
       </span>
@@ -323,7 +358,10 @@ function Details({ project, turn, row, full, close, zoomTo }: DetailsProps) {
   const { span, fromMs, toMs } = row
   const facts = [
     ['Start', `${duration(fromMs - full.fromMs)} after it was queued`],
-    ['Duration', `${duration(toMs - fromMs)}${row.isOpen ? ' so far' : ''}`],
+    [
+      span.kind === 'child' ? 'Queued to ended' : 'Duration',
+      `${duration(toMs - fromMs)}${row.isOpen ? ' so far' : ''}`,
+    ],
     ['Model', span.model === null ? null : oneLine(span.model, 80)],
     ['First token', span.first_token_ms === null ? null : `after ${duration(span.first_token_ms)}`],
     ['Tokens', span.tokens === null ? null : compact(span.tokens)],
