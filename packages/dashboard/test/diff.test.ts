@@ -17,6 +17,11 @@ it('shows each file with its lines; comments on lines are kept, removed, and sen
     await diff.getByRole('button', { name: 'Keep the comment' }).click()
     await diff.getByText(words).waitFor()
   }
+  // Escape drops the draft, not the task around it.
+  await diff.getByRole('button', { name: 'Comment on line 3 of src/total.mjs' }).click()
+  await diff.getByRole('textbox').fill('Round it.')
+  await page.keyboard.press('Escape')
+  await diff.getByRole('textbox').waitFor({ state: 'detached' })
   await comment(3, 'Round to cents.')
   await comment(4, 'Not needed.')
   await page.getByText('2 comments: the next run gets them').waitFor()

@@ -161,7 +161,7 @@ describe('unknown URLs', () => {
   it('an unknown URL shows an error page with a link back', async () => {
     const { page } = tab
     await page.goto(`${fixture.url}/nowhere/at/all`)
-    await page.getByText('There is no page at this URL.').waitFor()
+    await page.getByText('There is no page at this URL').waitFor()
     await page.getByRole('link', { name: 'Go to the fleet' }).click()
     await page.getByText('planner-03').first().waitFor()
     await tab.visit('/p/demo/turns/no-such-turn')

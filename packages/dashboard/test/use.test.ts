@@ -191,7 +191,7 @@ describe('actions', () => {
       await page.goto(`${fixture.url}/p/demo/fleet`)
       const spent = page
         .getByRole('region', { name: 'Summary' })
-        .getByRole('link', { name: /^\$[\d,]+\.\d\d.*cost, 24 h$/ })
+        .getByRole('link', { name: /^\$[\d,]+\.\d\d.*cost, last 24 h$/ })
       await spent.waitFor()
       const asking = new Set([...fixture.world.questions, ...fixture.world.approvals].map((one) => one.agent_id))
       for (const agent of asking)

@@ -12,6 +12,7 @@ const keys: readonly (readonly [string, string])[] = [
   ['g b', 'Board'],
   ['g t', 'Turns'],
   ['g r', 'Trends'],
+  ['g e', 'Evals'],
   ['g s', 'Schedules'],
   ['g n', 'Needs you'],
   ['g w', 'Workspace'],
@@ -24,7 +25,7 @@ const keys: readonly (readonly [string, string])[] = [
   ['a', 'act on the selection'],
   ['Esc', 'close, or clear the selection'],
   ['n', 'new: run a turn, or add a task'],
-  ['s  r  m', 'on a turn: stop, run again, write a message'],
+  ['s  r  e  m', 'on a turn: stop, run again, edit and run, write a message'],
   ['e  1–9', 'on a task: change it, or do what the button with this number says'],
   ['p', 'pause or resume the board'],
   ['u', 'undo, while the page offers it'],
@@ -36,7 +37,7 @@ export function Help({ close, tour }: { readonly close: () => void; readonly tou
   const me = useQuery(meQuery).data
   return (
     <Dialog title="Keyboard and statuses" name="Keyboard and statuses" close={close}>
-      <dl className="grid grid-cols-[6rem_1fr] gap-y-1">
+      <dl className="grid grid-cols-[6.5rem_1fr] gap-y-1">
         {keys.map(([key, does]) => (
           <div key={key} className="contents">
             <dt>

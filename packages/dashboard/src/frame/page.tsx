@@ -23,7 +23,7 @@ export function Page({ title, tools, scrolls = false, children }: PageProps) {
         </div>
       </header>
       {scrolls ? (
-        <div className="min-h-0 flex-1 overflow-auto" tabIndex={0}>
+        <div className="min-h-0 flex-1 overflow-auto" tabIndex={0} role="group" aria-label="Content of the page">
           {children}
         </div>
       ) : (

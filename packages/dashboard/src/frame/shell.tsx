@@ -1,5 +1,5 @@
 /** The frame around all pages: navigation, project and keyboard. */
-import { Link, Outlet, useNavigate, useParams } from '@tanstack/react-router'
+import { Link, Outlet, useLocation, useNavigate, useParams } from '@tanstack/react-router'
 import { useEffect, useRef, useState } from 'react'
 import { makeKeys } from '../keyboard/shortcuts.js'
 import { currentList } from '../keyboard/shortcut-list.js'
@@ -129,12 +129,15 @@ function NeedsCount({ count, isCompact }: { readonly count: number; readonly isC
   )
 }
 
-/** The tab title shows how many items wait for a person. */
+/** The tab title shows how many items wait for a person, and the page. */
 function useTabTitle(project: string): void {
   const needs = useNeeds(project) ?? 0
+  const name = useLocation({ select: ({ pathname }) => pathname.split('/')[3] })
+  const page = pages.find((one) => one.name === name)
   useEffect(() => {
-    document.title = needs > 0 ? `(${needs}) Bellwether` : 'Bellwether'
-  }, [needs])
+    const count = needs > 0 ? `(${needs}) ` : ''
+    document.title = `${count}${page === undefined ? '' : `${page.title} – `}Bellwether`
+  }, [needs, page])
 }
 
 const fieldTags = new Set(['INPUT', 'TEXTAREA', 'SELECT'])
@@ -170,7 +173,8 @@ function useKeyboard(project: string, help: () => void): void {
       if (press.what === 'control') {
         const control = controlWith(press.key, dialog ?? document)
         if (control === undefined) return
-        control.click()
+        if (takesText(control)) control.focus()
+        else control.click()
         event.preventDefault()
         return
       }

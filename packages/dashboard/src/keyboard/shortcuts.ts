@@ -31,7 +31,7 @@ const singles: Readonly<Record<string, Press['what']>> = {
   Escape: 'clear',
 }
 /** The keys of controls on a page, each with what it does there. */
-const controlKeys = ['a', 'c', 'e', 'm', 'n', 'p', 'r', 's', 'u', 'z', '1', '2', '3', '4', '5', '6', '7', '8', '9']
+const controlKeys = ['a', 'e', 'm', 'n', 'p', 'r', 's', 'u', '1', '2', '3', '4', '5', '6', '7', '8', '9']
 // The time to press the second key.
 const pairMs = 1_500
 

@@ -7,7 +7,7 @@ export function NotFound() {
   return (
     <main className="flex-1">
       <h1 className="sr-only">Page not found</h1>
-      <Empty title="There is no page at this URL.">
+      <Empty title="There is no page at this URL">
         <a className="link" href="/">
           Go to the fleet
         </a>

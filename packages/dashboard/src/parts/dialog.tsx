@@ -17,6 +17,8 @@ export function Dialog({ title, name, side = false, isWide = false, close, child
   useEffect(() => {
     const shown = dialog.current
     shown?.showModal()
+    // Not the button that closes it, which comes first.
+    shown?.querySelector<HTMLElement>(':is(input, select, textarea):required')?.focus()
     return () => shown?.close()
   }, [])
   const place = side
@@ -39,7 +41,7 @@ export function Dialog({ title, name, side = false, isWide = false, close, child
             <Icon name="close" />
           </button>
         </header>
-        <div className="min-h-0 flex-1 overflow-auto p-4" tabIndex={0}>
+        <div className="min-h-0 flex-1 overflow-auto p-4" tabIndex={0} role="group" aria-label={`Content of ${name}`}>
           {children}
         </div>
       </div>

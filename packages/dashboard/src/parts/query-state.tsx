@@ -50,7 +50,7 @@ export function Failure({ error, retry, isFramed = false }: FailureProps) {
       </span>
       <div className="min-w-0 flex-1">
         <p className="font-medium">{oneLine(error.message, 300)}</p>
-        {hint !== undefined && <p className="text-ink-2">{oneLine(hint, 300)}</p>}
+        {hint !== undefined && <p className="text-ink-2">{withCode(oneLine(hint, 300))}</p>}
       </div>
       {retry !== undefined && (
         <button type="button" className="button" onClick={retry}>
@@ -60,6 +60,10 @@ export function Failure({ error, retry, isFramed = false }: FailureProps) {
     </div>
   )
 }
+
+/** Commands stand between backticks. */
+const withCode = (text: string): ReactNode[] =>
+  text.split('`').map((part, at) => (at % 2 === 1 ? <code key={at}>{part}</code> : part))
 
 export function Empty({ title, children }: { readonly title: string; readonly children?: ReactNode }) {
   return (

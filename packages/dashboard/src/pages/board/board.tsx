@@ -52,12 +52,19 @@ export function BoardPage() {
             change={(changed, replace) => void navigate({ search: (old) => ({ ...old, ...changed }), replace })}
             show={(saved) => void navigate({ search: saved })}
           />
-          {board.data?.isOffered === true && (
+          {/* There from the start: on a small window they have a row of their own. */}
+          {board.data?.isOffered !== false && (
             <>
-              <button type="button" className="button" aria-keyshortcuts="n" onClick={() => setAdding(true)}>
+              <button
+                type="button"
+                className="button"
+                aria-keyshortcuts="n"
+                disabled={board.data === undefined}
+                onClick={() => setAdding(true)}
+              >
                 New task…
               </button>
-              <PauseBoard paused={board.data.paused} />
+              <PauseBoard paused={board.data?.paused} isOff={board.data === undefined} />
             </>
           )}
         </>
@@ -178,10 +185,8 @@ function Next({ choice, paused, open }: NextProps) {
           paused by {oneLine(paused.by, 40)}, <Ago at={paused.at} />
         </Chip>
       )}
-      <span className="font-medium">Next:</span>
-      {id === null ? (
-        'none'
-      ) : (
+      <span className="font-medium">{id === null ? 'No task starts next' : 'Next:'}</span>
+      {id !== null && (
         <button type="button" className="link font-mono text-xs" onClick={() => open(id)}>
           {oneLine(id, 40)}
         </button>
@@ -273,7 +278,7 @@ function ColumnOf({
 
 function BoardSkeleton() {
   return (
-    <div className="flex gap-2 p-3">
+    <div className="flex gap-2 p-3 pt-12">
       {[3, 1, 2, 1, 2].map((cards, column) => (
         <div key={column} className="w-[232px] space-y-2 md:flex-1">
           <div className="skeleton h-4 w-1/2" />

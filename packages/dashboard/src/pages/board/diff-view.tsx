@@ -155,6 +155,8 @@ function CommentsOf({ line: { line, text }, path, comments, isOpen, close }: Com
             onChange={(event) => setDraft(event.target.value)}
             onKeyDown={(event) => {
               if (event.key === 'Escape') {
+                // Or the window around it would close, with all comments.
+                event.preventDefault()
                 event.stopPropagation()
                 close()
               }

@@ -6,7 +6,14 @@ import { oneLine } from '../../model/text.js'
 import { useOnce } from '../../parts/once.js'
 import { toast } from '../../parts/toast.js'
 
-export function PauseBoard({ paused }: { readonly paused: Board['paused'] }) {
+/** `paused`: undefined while the board is loading. */
+export function PauseBoard({
+  paused = null,
+  isOff,
+}: {
+  readonly paused: Board['paused'] | undefined
+  readonly isOff: boolean
+}) {
   const client = useQueryClient()
   const change = async (isPaused: boolean) => {
     await pauseBoard(isPaused)
@@ -25,7 +32,7 @@ export function PauseBoard({ paused }: { readonly paused: Board['paused'] }) {
       className="button"
       aria-keyshortcuts="p"
       title={paused === null ? 'No new run starts; open runs continue (p)' : 'Ready tasks are dispatched again (p)'}
-      disabled={toggle.isPending}
+      disabled={isOff || toggle.isPending}
       onClick={() => once(() => toggle.mutateAsync(paused === null))}
     >
       {paused === null ? 'Pause' : 'Resume'}

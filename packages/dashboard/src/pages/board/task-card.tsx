@@ -40,7 +40,7 @@ export const TaskCard = memo(({ task, open }: { readonly task: Task; readonly op
         {task.recovery !== null && task.recovery.attempt > 0 && !isDone && <Attempt recovery={task.recovery} />}
         {task.waitUntil !== null && !isDone && (
           <span className="text-xs leading-5">
-            time left <Countdown until={task.waitUntil} />
+            <Countdown until={task.waitUntil} lead="time left" />
           </span>
         )}
       </span>

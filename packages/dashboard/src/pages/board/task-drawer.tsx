@@ -47,7 +47,7 @@ export function TaskDrawer({
 const shownElsewhere = new Set(['recovery', 'budget', 'instruction', 'spawn', 'choice', 'checks', 'deliverable'])
 // As many as a person reads.
 const linksMax = 30
-const untilOf = (seconds: number) => (seconds === 0 ? null : new Date(seconds * 1_000).toISOString())
+const untilOf = (seconds: number) => new Date(seconds * 1_000).toISOString()
 
 function TaskView({ project, task }: { readonly project: string; readonly task: TaskDetail }) {
   const [isEditing, setEditing] = useState(false)
@@ -72,7 +72,7 @@ function TaskView({ project, task }: { readonly project: string; readonly task: 
           </Fact>
         )}
         {task.waitUntil !== null && (
-          <Fact name="Until">
+          <Fact name="Time left">
             <Countdown until={task.waitUntil} />
           </Fact>
         )}
@@ -113,8 +113,12 @@ function TaskView({ project, task }: { readonly project: string; readonly task: 
             {recovery.attempt > 0 && `attempt ${recovery.attempt} of ${recovery.maxAttempts}, `}
             {oneLine(recoveryText(recovery), 100)}
             <span className="block text-sm text-ink-2">
-              after {oneLine(reasonInWords(recovery.reasonCode), 80)}; until{' '}
-              <Countdown until={untilOf(recovery.deadlineTs)} />
+              after {oneLine(reasonInWords(recovery.reasonCode), 80)}
+              {recovery.deadlineTs > 0 && (
+                <>
+                  , <Countdown until={untilOf(recovery.deadlineTs)} lead="ends in" />
+                </>
+              )}
             </span>
           </Fact>
         )}
@@ -178,7 +182,7 @@ function Runs({ project, runs }: { readonly project: string; readonly runs: read
           <span className="text-ink-2">{oneLine(verdictOf(run), 60)}</span>
           <span className="w-full text-xs text-ink-3">
             {run.elapsedMs === undefined ? '' : `${duration(run.elapsedMs)}, `}
-            {run.tokenUsage === undefined ? '' : `${compact(run.tokenUsage)} tokens, `}
+            {run.tokenUsage === undefined ? '' : `${compact(run.tokenUsage)} fresh tokens, `}
             {run.costMicros === null ? '' : `${dollars(run.costMicros)}, `}
             <Ago at={run.startedAt} />
           </span>

@@ -7,7 +7,7 @@ import type { Trends } from '../../api/types.js'
 import type { Tally } from '../../model/fleet.js'
 import { headOf, headWords, restWord, type Shape, type Tone } from '../../model/status.js'
 import { count } from '../../model/text.js'
-import { Glyph } from '../../parts/glyph.js'
+import { Glyph, Icon } from '../../parts/glyph.js'
 import { useNeeds } from '../../frame/needs.js'
 import { toneText } from '../../parts/status.js'
 
@@ -50,7 +50,7 @@ export function Activity({ project, sums }: ActivityProps) {
         search={{}}
         className={`${tile} max-sm:col-span-3 sm:max-lg:col-span-2`}
       >
-        <Figure shape="disc" tone="done" name="cost, 24 h" number={spent} say={dollars} />
+        <Figure tone="done" name="cost, last 24 h" number={spent} say={dollars} />
       </Link>
     </section>
   )
@@ -69,7 +69,8 @@ const loud = (tone: 'bad' | 'person', number: number | undefined) =>
     : `block rounded-md border px-3 py-2 ${tone === 'bad' ? 'border-bad bg-bad-soft' : 'border-person bg-person-soft'}`
 
 interface FigureProps {
-  readonly shape: Shape
+  /** Absent: not a status. */
+  readonly shape?: Shape
   readonly tone: Tone
   readonly name: string
   readonly number: number | undefined
@@ -85,7 +86,7 @@ function Figure({ shape, tone, name, number, say = count }: FigureProps) {
       </span>
       <span className="flex items-center gap-1.5 text-sm whitespace-nowrap text-ink-2">
         <span className={colour}>
-          <Glyph shape={shape} />
+          {shape === undefined ? <Icon name="trends" size={12} /> : <Glyph shape={shape} />}
         </span>
         {name}
       </span>

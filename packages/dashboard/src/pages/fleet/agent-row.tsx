@@ -4,7 +4,7 @@ import { memo } from 'react'
 import type { Agent } from '../../api/types.js'
 import { activityOf, waitsFor, type Assessment } from '../../model/fleet.js'
 import { appearanceOf, restWord } from '../../model/status.js'
-import { oneLine } from '../../model/text.js'
+import { oneLine, shortNames } from '../../model/text.js'
 import { Glyph } from '../../parts/glyph.js'
 import { Chip, Status, toneText } from '../../parts/status.js'
 import { NarrowRow, type Columns } from '../../parts/rows.js'
@@ -12,9 +12,9 @@ import { Ago, Countdown } from '../../parts/time.js'
 
 export const agentColumns: Columns = {
   className:
-    'grid grid-cols-[minmax(108px,1.4fr)_104px_minmax(96px,1.2fr)_minmax(92px,1fr)_76px_44px_minmax(90px,0.9fr)] items-center gap-x-2 px-3 min-[1240px]:gap-x-3',
-  titles: ['Agent', 'Status', 'Activity', 'Waits for', 'Deadline', 'Queue', 'Last turn'],
-  alignedRight: ['Deadline', 'Queue'],
+    'grid grid-cols-[minmax(108px,1.4fr)_104px_minmax(96px,1.2fr)_minmax(92px,1fr)_88px_44px_minmax(90px,0.9fr)] items-center gap-x-2 px-3 min-[1240px]:gap-x-3',
+  titles: ['Agent', 'Status', 'Activity', 'Waits for', 'Time left', 'Queue', 'Last turn'],
+  alignedRight: ['Time left', 'Queue'],
 }
 
 interface RowProps {
@@ -106,7 +106,9 @@ function NeedsYou({ project }: { readonly project: string }) {
 function AgentName({ project, agent }: { readonly project: string; readonly agent: Agent }) {
   const turn = agent.state?.active_agent_turn_id
   const name = (
-    <bdi title={oneLine(`${agent.agent_id} · target ${agent.worker_target}`)}>{oneLine(agent.agent_id, 120)}</bdi>
+    <bdi title={oneLine(`${agent.agent_id} · target ${agent.worker_target}`)}>
+      {oneLine(shortNames(agent.agent_id), 120)}
+    </bdi>
   )
   return turn === null || turn === undefined ? (
     <Link to="/p/$project/turns" params={{ project }} search={{ agent: agent.agent_id }} className="hover:underline">

@@ -211,5 +211,5 @@ function TargetPanel({
     () => targetsOf(agents, workers.data?.workers, (agent) => assessments.of(agent).condition),
     [agents, workers.data, assessments],
   )
-  return <Targets project={project} targets={targets} agents={agents} />
+  return <Targets project={project} targets={targets} agents={agents} isPending={workers.isPending} />
 }

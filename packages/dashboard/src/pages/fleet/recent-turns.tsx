@@ -1,4 +1,4 @@
-/** How the most recent turns ended. Rows keep their place and change their text, so that the layout does not move. */
+/** How the last turns of the agents ended, the newest first. Rows keep their place and change their text, so that the layout does not move. */
 import { Link } from '@tanstack/react-router'
 import { useMemo } from 'react'
 import type { Agent } from '../../api/types.js'
@@ -11,8 +11,11 @@ import { Ago } from '../../parts/time.js'
 
 const shownMax = 8
 
+const isInUse = ({ status }: Agent) => status !== 'retired'
+
 export function RecentTurns({ project, agents }: { readonly project: string; readonly agents: readonly Agent[] }) {
-  const ended = useMemo(() => recentTurns(agents, shownMax), [agents])
+  // Without the agents that an evaluation made for one turn each: they would hide the others.
+  const ended = useMemo(() => recentTurns(agents.filter(isInUse), shownMax), [agents])
   if (ended.length === 0) return <p className="px-3 py-2 text-ink-3">No turn has ended yet</p>
   return (
     <ol className="px-3 py-1.5 text-sm">

@@ -19,13 +19,15 @@ interface TargetsProps {
   readonly project: string
   readonly targets: readonly Target[]
   readonly agents: readonly Agent[]
+  /** The workers are not read yet. */
+  readonly isPending: boolean
 }
 
-export function Targets({ project, targets, agents }: TargetsProps) {
+export function Targets({ project, targets, agents, isPending }: TargetsProps) {
   const isWide = useWide()
   const recent = (
     <>
-      <Section title="Recent turns">
+      <Section title="Last turn per agent">
         <RecentTurns project={project} agents={agents} />
       </Section>
       <RecentChanges project={project} />
@@ -35,7 +37,7 @@ export function Targets({ project, targets, agents }: TargetsProps) {
     return (
       <div className="grid max-h-[40%] shrink-0 grid-cols-3 items-start gap-3 overflow-auto min-[1240px]:block min-[1240px]:max-h-none min-[1240px]:w-64 min-[1240px]:space-y-3">
         <Section title="Workers and targets">
-          <List project={project} targets={targets} />
+          <List project={project} targets={targets} isPending={isPending} />
         </Section>
         {recent}
       </div>
@@ -43,14 +45,14 @@ export function Targets({ project, targets, agents }: TargetsProps) {
   // On a small window agents come first.
   return (
     <details className="panel max-h-[50%] shrink-0 overflow-auto">
-      <summary className="px-3 py-1.5 font-semibold">Workers, recent turns and changes</summary>
-      <List project={project} targets={targets} />
+      <summary className="px-3 py-1.5 font-semibold">Workers, last turns and changes</summary>
+      <List project={project} targets={targets} isPending={isPending} />
       {recent}
     </details>
   )
 }
 
-function List({ project, targets }: { readonly project: string; readonly targets: readonly Target[] }) {
+function List({ project, targets, isPending }: Omit<TargetsProps, 'agents'>) {
   return (
     <>
       <ul className="divide-y divide-line">
@@ -70,7 +72,7 @@ function List({ project, targets }: { readonly project: string; readonly targets
               </span>
             </div>
             <div className="flex items-baseline justify-between gap-2 text-sm text-ink-2">
-              <Workers workers={target.workers} isNeeded={target.active > 0} />
+              {isPending ? <span>…</span> : <Workers workers={target.workers} isNeeded={target.active > 0} />}
               <span className="whitespace-nowrap">{target.queued > 0 ? `${count(target.queued)} queued` : ''}</span>
             </div>
           </li>

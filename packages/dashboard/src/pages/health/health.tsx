@@ -20,30 +20,45 @@ export function HealthPage() {
   const { project } = useParams({ from: '/p/$project/health' })
   const { kind } = useSearch({ from: '/p/$project/health' })
   const health = useQuery(healthQuery)
+  const quotas = useQuery(quotasQuery)
+  // Not `isPending`: a question that failed is pending again when the parts below ask it, which would hide them, and so on.
+  const pending = [health, quotas].find(({ isFetched }) => !isFetched)
   const interventions = useInfiniteQuery(interventionsQuery(project, kind))
   return (
     <Page title="Health" scrolls>
       <div className="grid grid-cols-1 items-start gap-3 p-3 lg:grid-cols-[minmax(0,2fr)_minmax(0,3fr)]">
-        <Parts query={health} />
-        <Section title="Watchdog interventions" aside={kind !== undefined && <AllKinds />}>
-          <QueryState
-            query={interventions}
-            isFramed
-            isEmpty={({ pages }) =>
-              pages.every((page) => page.interventions.length === 0) && !interventions.hasNextPage
-            }
-            empty={<Empty title="No interventions">Every turn so far ended without one.</Empty>}
-          >
-            {({ pages }) => (
-              <InterventionList
-                project={project}
-                list={pages.flatMap((page) => page.interventions)}
-                more={interventions.hasNextPage ? () => void interventions.fetchNextPage() : undefined}
-                isReading={interventions.isFetchingNextPage}
-              />
-            )}
-          </QueryState>
-        </Section>
+        {/* Accounts and limits stand above the rest: all of it appears together, so that nothing moves. */}
+        {pending === undefined ? (
+          <Parts query={health} />
+        ) : (
+          <Section title="Components">
+            <QueryState<unknown> query={pending} isFramed>
+              {() => null}
+            </QueryState>
+          </Section>
+        )}
+        {/* Below the parts on a small window, where it would move when they arrive. */}
+        <div className={pending === undefined ? '' : 'max-lg:hidden'}>
+          <Section title="Watchdog interventions" aside={kind !== undefined && <AllKinds />}>
+            <QueryState
+              query={interventions}
+              isFramed
+              isEmpty={({ pages }) =>
+                pages.every((page) => page.interventions.length === 0) && !interventions.hasNextPage
+              }
+              empty={<Empty title="No interventions">Every turn so far ended without one.</Empty>}
+            >
+              {({ pages }) => (
+                <InterventionList
+                  project={project}
+                  list={pages.flatMap((page) => page.interventions)}
+                  more={interventions.hasNextPage ? () => void interventions.fetchNextPage() : undefined}
+                  isReading={interventions.isFetchingNextPage}
+                />
+              )}
+            </QueryState>
+          </Section>
+        </div>
       </div>
     </Page>
   )
@@ -51,18 +66,6 @@ export function HealthPage() {
 
 /** Supervised processes, and components by dependency. */
 function Parts({ query }: { readonly query: UseQueryResult<Health> }) {
-  const quotas = useQuery(quotasQuery)
-  // Accounts and limits stand above the rest: all of it appears together, so that nothing moves.
-  // Not `isPending`: a question that failed is pending again when the parts below ask it, which would hide them, and so on.
-  const pending = [query, quotas].find(({ isFetched }) => !isFetched)
-  if (pending !== undefined)
-    return (
-      <Section title="Components">
-        <QueryState<unknown> query={pending} isFramed>
-          {() => null}
-        </QueryState>
-      </Section>
-    )
   const all = query.data?.components ?? []
   const processes = all
     .filter(({ kind }) => kind === 'part')
@@ -109,7 +112,7 @@ function Summary({ health }: { readonly health: Health }) {
   return (
     <span className="flex items-center gap-3 text-sm">
       <span className="text-ink-3">
-        {plural(units, 'unit')}, {plural(restarts, 'restart')}
+        {plural(units, 'component')}, {plural(restarts, 'restart')}, overall
       </span>
       <Status word={status} />
     </span>

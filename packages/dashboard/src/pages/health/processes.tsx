@@ -21,7 +21,7 @@ export function Processes({ parts }: { readonly parts: readonly Component[] }) {
           <p className="flex flex-wrap gap-x-3 text-xs text-ink-3">
             {part.since !== null && part.since !== undefined && (
               <span>
-                since <Ago at={part.since} />
+                started <Ago at={part.since} />
               </span>
             )}
             {part.pid !== null && part.pid !== undefined && <span>pid {part.pid}</span>}

@@ -19,7 +19,9 @@ export function SpendingLimits() {
           <Limit key={`${limit.limit} ${limit.project_id}`} limit={limit} />
         ))}
       </ul>
-      <p className="label px-3 py-1">set by [spending] of bellwether.toml</p>
+      <p className="label px-3 py-1">
+        Set by <code>[spending]</code> of <code>bellwether.toml</code>
+      </p>
     </Section>
   )
 }
@@ -32,11 +34,14 @@ function Limit({ limit }: { readonly limit: Spending }) {
   })
   return (
     <li className="space-y-1 px-3 py-2">
-      <div className="flex flex-wrap items-baseline gap-x-2">
-        <bdi className="min-w-0 flex-1 truncate font-medium">{oneLine(limit.limit, 120)}</bdi>
+      <div>
+        <bdi className="block truncate font-medium">{oneLine(limit.limit, 120)}</bdi>
         {limit.ends_at !== null && (
           <span className="text-sm text-ink-2">
-            until <At at={limit.ends_at} />, then {limit.action.replaceAll('_', ' ')}
+            counts until <At at={limit.ends_at} />
+            {limit.action === 'hold'
+              ? '; when it is used up, turns wait'
+              : `; then: ${limit.action.replaceAll('_', ' ')}`}
           </span>
         )}
       </div>

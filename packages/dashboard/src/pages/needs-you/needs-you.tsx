@@ -137,7 +137,7 @@ function Lists({ project, questions, approvals, tasks, linked }: ListsProps) {
       )}
       {tasks.length > 0 && (
         <section aria-label="Tasks">
-          <h2 className="mb-2 font-semibold">{plural(tasks.length, 'task')} that cannot go on alone</h2>
+          <h2 className="mb-2 font-semibold">{plural(tasks.length, 'task')} to decide</h2>
           <ul className="space-y-3">
             {tasks.map((task, at) => (
               <li key={task.taskId} data-need={calls.length + soonest.length + at} tabIndex={-1}>
@@ -176,13 +176,7 @@ function TaskNeed({ project, task, isOpened }: TaskNeedProps) {
         </Link>
         <Status word={task.status} />
         <span className="text-sm text-ink-3">
-          {task.waitUntil === null ? (
-            <Ago at={task.updatedAt} />
-          ) : (
-            <>
-              deadline <Countdown until={task.waitUntil} />
-            </>
-          )}
+          {task.waitUntil === null ? <Ago at={task.updatedAt} /> : <Countdown until={task.waitUntil} lead="due in" />}
         </span>
       </div>
       {(task.problem === null || !isOpen) && (

@@ -33,7 +33,7 @@ export function QuestionCard({ project, question }: { readonly project: string; 
   const isSent = send.isSuccess
   return (
     <article className="panel px-4 py-3" aria-label={`Question of ${oneLine(question.agent_id, 80)}`}>
-      <RequestHeader project={project} request={question} end="deadline">
+      <RequestHeader project={project} request={question} end="due in">
         {parsed.to !== null && <span className="text-sm text-ink-3">asks {oneLine(parsed.to, 60)}</span>}
       </RequestHeader>
       {parsed.refused !== null && (

@@ -28,8 +28,7 @@ export function RequestHeader({ project, request, end, children }: RequestHeader
         <Ago at={request.asked_at} />
       </span>
       <span className="text-sm">
-        <span className="text-ink-3">{end} </span>
-        <Countdown until={request.deadline} />
+        <Countdown until={request.deadline} lead={end} />
       </span>
     </header>
   )

@@ -5,10 +5,11 @@ import { useState } from 'react'
 import { deleteSchedule, pauseSchedule, runSchedule } from '../../api/mutations.js'
 import { firesQuery, scheduleQuery } from '../../api/queries.js'
 import type { Fire, Schedule } from '../../api/types.js'
-import { keysOf, resultOf, startsOf, whenOf } from '../../model/schedule.js'
-import { oneLine } from '../../model/text.js'
+import { keysOf, missedWords, overlapWords, policyText, resultOf, startsOf, whenOf } from '../../model/schedule.js'
+import { oneLine, plural } from '../../model/text.js'
 import { Dialog } from '../../parts/dialog.js'
-import { Empty, QueryState } from '../../parts/query-state.js'
+import { QueryState } from '../../parts/query-state.js'
+import { instant } from '../../model/time.js'
 import { At } from '../../parts/time.js'
 import { ScheduleForm } from './schedule-form.js'
 import { StateChip } from './state-chip.js'
@@ -32,9 +33,7 @@ export function ScheduleDrawer({ project, name, close }: DrawerProps) {
             <ul aria-label="Next instants" className="text-sm text-ink-2">
               {schedule.next_fires.length === 0 && <li>none</li>}
               {schedule.next_fires.map((at) => (
-                <li key={at}>
-                  <At at={at} />
-                </li>
+                <li key={at}>{instant(at)}</li>
               ))}
             </ul>
             <History project={project} name={name} />
@@ -49,12 +48,12 @@ function Facts({ schedule }: { readonly schedule: Schedule }) {
   const keys = keysOf(schedule)
   const text = keys.task === undefined ? keys.instruction : keys.task.instruction
   const rows: readonly (readonly [string, string])[] = [
-    ['starts', startsOf(schedule)],
-    ['when', whenOf(schedule)],
-    ['missed', keys.missed === 'all' ? `all, at most ${keys.missed_max}` : (keys.missed ?? '–')],
-    ['overlap', keys.overlap === 'queue' ? `queue, at most ${keys.queue_max}` : (keys.overlap ?? '–')],
-    ['defined by', schedule.source === 'file' ? `schedules/${schedule.schedule}.toml` : schedule.updated_by],
-    ['open', String(schedule.open)],
+    ['Starts', startsOf(schedule)],
+    ['When', whenOf(schedule)],
+    ['If missed', policyText(missedWords, keys.missed, keys.missed_max)],
+    ['If one is open', policyText(overlapWords, keys.overlap, keys.queue_max)],
+    ['Defined by', schedule.source === 'file' ? `schedules/${schedule.schedule}.toml` : schedule.updated_by],
+    ['Open now', plural(schedule.open, keys.task === undefined ? 'turn' : 'task')],
   ]
   return (
     <div>
@@ -65,7 +64,7 @@ function Facts({ schedule }: { readonly schedule: Schedule }) {
           {oneLine(schedule.problem, 600)}
         </p>
       )}
-      <dl className="mt-1 grid grid-cols-[6rem_1fr] gap-y-0.5">
+      <dl className="mt-1 grid grid-cols-[7.5rem_1fr] gap-y-0.5">
         {rows.map(([name, value]) => (
           <div key={name} className="contents">
             <dt className="text-ink-3">{name}</dt>
@@ -92,6 +91,7 @@ function Actions({
   readonly close: () => void
 }) {
   const [isEditing, setEditing] = useState(false)
+  const [isDeleting, setDeleting] = useState(false)
   const client = useQueryClient()
   const { schedule: name, source, paused_at: paused } = schedule
   const act = useMutation({
@@ -118,12 +118,24 @@ function Actions({
         {paused === null ? button('pause', 'Pause') : button('resume', 'Resume')}
         {source === 'api' && (
           <button type="button" className="button" onClick={() => setEditing(true)}>
-            Edit
+            Change…
           </button>
         )}
-        {source === 'api' && button('delete', 'Delete')}
+        {source === 'api' &&
+          (isDeleting ? (
+            <>
+              {button('delete', 'Delete for good')}
+              <button type="button" className="button" onClick={() => setDeleting(false)}>
+                Keep
+              </button>
+            </>
+          ) : (
+            <button type="button" className="button" onClick={() => setDeleting(true)}>
+              Delete…
+            </button>
+          ))}
       </div>
-      {source === 'file' && <p className="mt-1 text-sm text-ink-2">Its file defines it: edit or delete the file.</p>}
+      {source === 'file' && <p className="mt-1 text-sm text-ink-2">Its file defines it: change or delete the file.</p>}
       <p role="alert" className="min-h-5 text-sm text-bad">
         {act.error === null ? '' : oneLine(act.error.message, 300)}
       </p>
@@ -141,7 +153,7 @@ function History({ project, name }: { readonly project: string; readonly name: s
         query={query}
         isFramed
         isEmpty={({ pages }) => pages.every((page) => page.fires.length === 0)}
-        empty={<Empty title="Nothing was due yet" />}
+        empty={<p className="text-sm text-ink-2">Nothing was due yet. Run it once with Run now.</p>}
       >
         {({ pages }) => (
           <>
@@ -168,17 +180,17 @@ function FireLine({ project, fire }: { readonly project: string; readonly fire: 
   return (
     <li className="flex flex-wrap gap-x-3 py-1 text-sm">
       <At at={fire.instant} />
-      {fire.requested_by !== null && <span className="text-ink-2">by {oneLine(fire.requested_by, 60)}</span>}
+      {fire.requested_by !== null && <span className="text-ink-2">started by {oneLine(fire.requested_by, 60)}</span>}
       <span className={fire.status === 'failed' || fire.outcome === 'failed' ? 'text-bad' : ''}>
         {oneLine(resultOf(fire), 300)}
       </span>
       {fire.agent_turn_id !== null && (
-        <Link className="underline" to="/p/$project/turns/$turn" params={{ project, turn: fire.agent_turn_id }}>
+        <Link className="link" to="/p/$project/turns/$turn" params={{ project, turn: fire.agent_turn_id }}>
           turn
         </Link>
       )}
       {fire.task_id !== null && (
-        <Link className="underline" to="/p/$project/board" params={{ project }} search={{ task: fire.task_id }}>
+        <Link className="link" to="/p/$project/board" params={{ project }} search={{ task: fire.task_id }}>
           task {oneLine(fire.task_id, 80)}
         </Link>
       )}

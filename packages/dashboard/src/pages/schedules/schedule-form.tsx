@@ -2,12 +2,12 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { useState, type ReactNode } from 'react'
 import { missedPolicies, overlapPolicies } from '@bellwether/protocol/vocabulary'
-import { Problem } from '../../api/client.js'
 import { addSchedule, changeSchedule } from '../../api/mutations.js'
 import type { Schedule, ScheduleInput } from '../../api/types.js'
-import { keysOf } from '../../model/schedule.js'
+import { keysOf, missedWords, overlapWords } from '../../model/schedule.js'
 import { oneLine } from '../../model/text.js'
 import { Dialog } from '../../parts/dialog.js'
+import { FormEnd } from '../../parts/work-fields.js'
 
 interface FormProps {
   readonly project: string
@@ -55,7 +55,7 @@ export function ScheduleForm({ project, schedule, close }: FormProps) {
         {schedule === undefined && (
           <Field label="Name">
             <input
-              className="field w-full"
+              className="field mt-1 w-full"
               name="name"
               required
               pattern="[a-z0-9][a-z0-9_\-]{0,63}"
@@ -63,9 +63,9 @@ export function ScheduleForm({ project, schedule, close }: FormProps) {
             />
           </Field>
         )}
-        <Field label="Fires">
+        <Field label="When">
           <select
-            className="field w-full"
+            className="field mt-1 w-full"
             value={isRepeating ? 'every' : 'cron'}
             onChange={(event) => setRepeating(event.target.value === 'every')}
           >
@@ -76,7 +76,7 @@ export function ScheduleForm({ project, schedule, close }: FormProps) {
         <Field label={isRepeating ? 'Interval' : 'Cron: minute, hour, day of month, month, day of week'}>
           <input
             key={isRepeating ? 'every' : 'cron'}
-            className="field w-full font-mono"
+            className="field mt-1 w-full font-mono"
             name="when"
             required
             defaultValue={isRepeating ? before.every : before.cron}
@@ -86,7 +86,7 @@ export function ScheduleForm({ project, schedule, close }: FormProps) {
         {!isRepeating && (
           <Field label="Time zone">
             <input
-              className="field w-full"
+              className="field mt-1 w-full"
               name="zone"
               required
               list="time-zones"
@@ -101,7 +101,7 @@ export function ScheduleForm({ project, schedule, close }: FormProps) {
         )}
         <Field label="Starts">
           <select
-            className="field w-full"
+            className="field mt-1 w-full"
             value={isTask ? 'task' : 'turn'}
             onChange={(event) => setTask(event.target.value === 'task')}
           >
@@ -112,7 +112,7 @@ export function ScheduleForm({ project, schedule, close }: FormProps) {
         <Field label={isTask ? 'Title of the task' : 'Agent'}>
           <input
             key={isTask ? 'task' : 'agent'}
-            className="field w-full"
+            className="field mt-1 w-full"
             name="what"
             required
             defaultValue={isTask ? before.task?.title : before.agent}
@@ -120,27 +120,19 @@ export function ScheduleForm({ project, schedule, close }: FormProps) {
         </Field>
         <Field label="Instruction">
           <textarea
-            className="field min-h-24 w-full"
+            className="field mt-1 min-h-24 w-full"
             name="instruction"
             required={!isTask}
             defaultValue={isTask ? before.task?.instruction : before.instruction}
           />
         </Field>
-        <Field label="Instants that passed while nothing ran">
-          <Choice name="missed" values={missedPolicies} value={before.missed ?? 'latest'} />
+        <Field label="If missed while nothing ran">
+          <Choice name="missed" values={missedPolicies} words={missedWords} value={before.missed ?? 'latest'} />
         </Field>
-        <Field label="While an earlier one is open">
-          <Choice name="overlap" values={overlapPolicies} value={before.overlap ?? 'skip'} />
+        <Field label="If an earlier one is open">
+          <Choice name="overlap" values={overlapPolicies} words={overlapWords} value={before.overlap ?? 'skip'} />
         </Field>
-        <p role="alert" className="min-h-5 text-sm text-bad">
-          {error === null ? '' : oneLine(error.message, 400)}
-          {error instanceof Problem && error.hint !== undefined && (
-            <span className="block text-ink-2">{oneLine(error.hint, 300)}</span>
-          )}
-        </p>
-        <button type="submit" className="button button-main" disabled={save.isPending}>
-          Save
-        </button>
+        <FormEnd error={error} name="Save" isBusy={save.isPending} close={close} />
       </form>
     </Dialog>
   )
@@ -151,7 +143,7 @@ const optional = (key: string, value: string) => (value === '' ? {} : { [key]: v
 function Field({ label, children }: { readonly label: string; readonly children: ReactNode }) {
   return (
     <label className="block">
-      <span className="text-sm text-ink-2">{label}</span>
+      <span className="font-medium">{label}</span>
       {children}
     </label>
   )
@@ -160,17 +152,19 @@ function Field({ label, children }: { readonly label: string; readonly children:
 function Choice({
   name,
   values,
+  words,
   value,
 }: {
   readonly name: string
   readonly values: readonly string[]
+  readonly words: Readonly<Record<string, string>>
   readonly value: string
 }) {
   return (
-    <select className="field w-full" name={name} defaultValue={value}>
+    <select className="field mt-1 w-full" name={name} defaultValue={value}>
       {values.map((one) => (
         <option key={one} value={one}>
-          {one}
+          {words[one] ?? one}
         </option>
       ))}
     </select>

@@ -73,7 +73,13 @@ function Line({ project, schedule }: { readonly project: string; readonly schedu
         </span>
         <span className="min-w-0">
           <span className="block truncate">
-            {oneLine(startsOf(schedule), 120)}, <span className="text-ink-2">{oneLine(whenOf(schedule), 120)}</span>
+            {schedule.definition === null ? (
+              'starts nothing until its file is corrected'
+            ) : (
+              <>
+                {oneLine(startsOf(schedule), 120)}, <span className="text-ink-2">{oneLine(whenOf(schedule), 120)}</span>
+              </>
+            )}
           </span>
           {schedule.problem !== null && (
             <span className="block text-sm text-bad">{oneLine(schedule.problem, 300)}</span>
@@ -86,11 +92,13 @@ function Line({ project, schedule }: { readonly project: string; readonly schedu
         </span>
         <span className="text-sm text-ink-2 md:text-right">
           {schedule.next_fires.length === 0 ? (
-            'no next instant'
+            schedule.paused_at === null ? (
+              'no next instant'
+            ) : (
+              'paused'
+            )
           ) : (
-            <>
-              next in <Countdown until={schedule.next_fires[0]} />
-            </>
+            <Countdown until={schedule.next_fires[0]} lead="next in" />
           )}
         </span>
       </Link>

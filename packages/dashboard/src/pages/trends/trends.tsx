@@ -5,7 +5,7 @@ import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { trendsQuery } from '../../api/queries.js'
 import type { Trends } from '../../api/types.js'
 import { isEmptyChart } from '../../model/chart.js'
-import { clockTime } from '../../model/time.js'
+import { clockTime, zoneOf } from '../../model/time.js'
 import { Page } from '../../frame/page.js'
 import { saveText } from '../../ports/download.js'
 import { Empty, QueryState } from '../../parts/query-state.js'
@@ -110,8 +110,8 @@ function Charts({ project, trends }: { readonly project: string; readonly trends
         ))}
       </div>
       <p className="px-3 pb-3 text-sm text-ink-3">
-        Turns that ended until {clockTime(trends.counted_until, serverNowMs())}. Bars of a day are days in UTC. Times
-        are less than 4.5 % off.
+        Turns that ended until {clockTime(trends.counted_until, serverNowMs())}. Times of day are in{' '}
+        {zoneOf(serverNowMs())}; bars of a day are days in UTC. Percentiles are less than 4.5 % off.
       </p>
     </>
   )

@@ -2,7 +2,7 @@
 import { Link } from '@tanstack/react-router'
 import type { Sensor, SourceStats, ViewStats } from '../../api/types.js'
 import { bytes, count, oneLine, plural } from '../../model/text.js'
-import { agoMs, span } from '../../model/time.js'
+import { agoMs } from '../../model/time.js'
 import { markMeanings } from './marks.js'
 import { Section } from '../../frame/page.js'
 import { Chip } from '../../parts/status.js'
@@ -32,7 +32,7 @@ export function ViewFacts({ stats, sessions, blindSpots, chosen }: FactsProps) {
           <Fact name="Last audit">
             <Audit stats={stats} />
           </Fact>
-          <Fact name="Number of audits">{count(stats.audit_cycle_count)}</Fact>
+          <Fact name="Audits">{count(stats.audit_cycle_count)}</Fact>
         </dl>
         {stats.full && (
           <p className="px-3 pb-2 text-sm text-bad">
@@ -137,9 +137,7 @@ function Source({ id, stats, sessions, isChosen, isChoice }: SourceProps) {
               {oneLine(session.agent_id ?? session.session_id, 80)}
             </bdi>
             <Chip tone={session.role === 'leader' ? 'go' : 'rest'}>{oneLine(session.role, 20)}</Chip>
-            <span className="text-xs text-ink-3">
-              {session.silent_seconds < 2 ? 'now' : span(session.silent_seconds * 1_000)}
-            </span>
+            <span className="text-xs text-ink-3">heard {agoMs(session.silent_seconds * 1_000)}</span>
           </li>
         ))}
         {sessions.length === 0 && <li className="text-bad">no sensor</li>}
