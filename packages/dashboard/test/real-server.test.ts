@@ -75,7 +75,8 @@ describe('a running server', () => {
     await row('greeter').waitFor()
     // The files of the page come compressed.
     const [sent, size] = await page.evaluate(() => {
-      const files = performance.getEntriesByType('resource').filter(({ name }) => name.includes('/assets/'))
+      const all = performance.getEntriesByType('resource') as PerformanceResourceTiming[]
+      const files = all.filter(({ name }) => name.includes('/assets/'))
       const sum = (key: 'encodedBodySize' | 'decodedBodySize') => files.reduce((all, file) => all + file[key], 0)
       return [sum('encodedBodySize'), sum('decodedBodySize')] as const
     })
