@@ -12,7 +12,7 @@ function fakeTransport(tools: () => readonly object[]) {
   const closed = deferred<void>()
   let answers = 0
   const serverInfo = { name: 'fake', version: '1' }
-  const results: Readonly<Record<string, () => object>> = {
+  const results: Readonly<Record<string, () => Record<string, unknown>>> = {
     initialize: () => ({ protocolVersion: '2025-06-18', capabilities: { tools: {} }, serverInfo }),
     'tools/list': () => ({ tools: tools() }),
   }
