@@ -14,7 +14,7 @@ export const msOf = (iso: string | null | undefined): number | null => {
   return Number.isNaN(ms) ? null : ms
 }
 
-/** The length of a wait: whole seconds, and from ten minutes on whole minutes, because nobody reads the seconds then. */
+/** The length of a wait: whole seconds, and from ten minutes on whole minutes, because the seconds do not matter then. */
 export function span(ms: number): string {
   const seconds = Math.max(0, Math.floor(ms / second))
   return wholeDuration(seconds < 600 ? seconds : seconds - (seconds % 60))
