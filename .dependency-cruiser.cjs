@@ -36,7 +36,7 @@ const arrows = {
 const packages = ['base', 'protocol', 'sensor']
 const place = (part) =>
   packages.includes(part)
-    ? `^packages/${part}/src/((http/)?index|call-text|pipe|request-line|spending|task-input|thread|trends|vocabulary)\\.ts$`
+    ? `^packages/${part}/src/((http/)?index|call-text|counts|pipe|request-line|spending|task-input|thread|trends|vocabulary)\\.ts$`
     : `${src}${part}(/|\\.ts$)`
 
 const arrowRules = Object.entries(arrows).map(([part, targets]) => ({

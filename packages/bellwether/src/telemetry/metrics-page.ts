@@ -1,10 +1,33 @@
 /** The page of metrics.ts: its metrics, and what reads their values. */
+import type { Clock, Log } from '@bellwether/base'
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 import { readGauges, type Gauges } from '../kernel/reads/gauges.js'
-import { horizonAges } from './horizon.js'
-import type { Counted } from './fleet-counts.js'
-import type { FleetCounter, Metrics, MetricsOptions } from './metrics.js'
+import type { BellStatus } from '../ports/bell/ring.js'
+import type { Queryable } from '../ports/database/database.js'
 import { withTimeout } from '../ports/retry.js'
+import type { Counted, FleetCounts } from './fleet-counts.js'
+import { horizonAges } from './horizon.js'
+
+export interface MetricsOptions {
+  readonly db: Queryable
+  readonly clock: Clock
+  readonly log: Log
+  readonly bell?: () => BellStatus & { readonly kind: string }
+  /** For a process that raises alerts: how many, by kind, and `unsent`. */
+  readonly alerts?: (() => ReadonlyMap<string, number>) | undefined
+  /** For a process with a board: how many writes did not get its lock in time. */
+  readonly lockTimeouts?: (() => number) | undefined
+  /** For a process that runs turns. */
+  readonly worker?: () => { readonly target: string; readonly running: number; readonly concurrency: number }
+}
+
+export interface Metrics {
+  /** The page at /metrics. Never throws because of the database. */
+  text(): Promise<string>
+}
+
+/** The counts of the fleet since the start, as soon as the database answers. */
+export type FleetCounter = () => Promise<FleetCounts>
 
 // Prometheus usually scrapes every 15 s; several or fast scrapers share one read.
 const readEveryMs = 2_000

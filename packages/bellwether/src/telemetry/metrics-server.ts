@@ -2,7 +2,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Terminal } from '@bellwether/protocol'
-import type { Metrics } from './metrics.js'
+import type { Metrics } from './metrics-page.js'
 
 export interface MetricsServer {
   readonly url: string

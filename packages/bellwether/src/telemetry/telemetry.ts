@@ -5,7 +5,7 @@
 import type { Clock, Log } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
 import type { Queryable } from '../ports/database/database.js'
-import type { MetricsOptions } from './metrics.js'
+import type { MetricsOptions } from './metrics-page.js'
 import type { MetricsServer } from './metrics-server.js'
 
 export interface TelemetryOptions extends Pick<MetricsOptions, 'bell' | 'worker' | 'alerts' | 'lockTimeouts'> {

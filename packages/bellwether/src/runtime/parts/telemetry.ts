@@ -1,6 +1,6 @@
 /** Starts the metrics and traces of a process as its settings ask, on the database and bell of its runtime. */
 import { type Log, systemClock } from '@bellwether/base'
-import type { Metrics } from '../../telemetry/metrics.js'
+import type { Metrics } from '../../telemetry/metrics-page.js'
 import { startTelemetry, type Telemetry, type TelemetryOptions } from '../../telemetry/telemetry.js'
 import type { PartContext } from '../process.js'
 import type { Runtime } from '../runtime.js'
