@@ -88,14 +88,16 @@ begin
     from ended d
   ), idled as (
     update state.agent_state_head h set
-      status = 'idle', turn_epoch = h.turn_epoch + d.bump_epoch::int, active_agent_turn_id = null,
-        active_channel_id = null,
+      status = 'idle', turn_epoch = h.turn_epoch
+        + ((h.ctid in (select d.tid from ended d where d.bump_epoch)) is true)::int,
+      active_agent_turn_id = null, active_channel_id = null,
       active_recursion_depth = 0, parent_step_id = null, trace_id = null, expecting_correlation_id = null,
         waiting_tool_count = 0,
       output_box_id = coalesce(h.home_box_id, h.output_box_id), resume_deadline = null, resume_seconds = null,
         turn_deadline = null, leased_at = null, activity = null, current_tool = null, holds = false,
       updated_at = v_now
-    from ended d where d.active and h.ctid = d.tid
+    -- An array of positions is one scan; a join would start a scan per row.
+    where h.ctid = any (array(select d.tid from ended d where d.active))
   )
   select case when p_brief then array[row('all_ended', null, null, null, null, null, null, null, null)::state.verdict]
       else (select array_agg(row('ended', e.project_id, e.agent_id, e.agent_turn_id,

@@ -104,7 +104,8 @@ begin
     with rows as materialized (
       select s.ord, s.queue_tid, s.head_tid, i.tid as inbox_tid, i.inbox_id, h.project_id, h.agent_id,
         h.status as head_status, h.profile_id, h.context_box_id, h.output_box_id, h.turn_deadline, h.turn_epoch,
-        h.active_channel_id, i.agent_turn_id, i.traceparent
+        h.active_channel_id, i.agent_turn_id, i.traceparent, i.worker_target, i.channel_id, i.message_type, i.payload,
+        i.deaths, i.recursion_depth, i.correlation_id
       from unnest(v_seen, v_queue_tids, v_head_tids) with ordinality as s (inbox_id, queue_tid, head_tid, ord)
       cross join lateral (select * from state.agent_state_head h where h.ctid = s.head_tid offset 0) h
       cross join lateral (select i.ctid as tid, i.* from state.agent_inbox i where i.inbox_id = s.inbox_id offset 0) i
@@ -113,10 +114,11 @@ begin
         and h.status in ('dispatched', 'running')
       order by s.ord
     ), started as (
+      -- An array of positions is one scan; a join would start a scan per row.
       update state.agent_state_head h set status = 'running', updated_at = v_now, activity = null, current_tool = null,
         -- Without its column in the list, the server parses the expression of epoch_group for every row.
         turn_epoch = h.turn_epoch
-      from rows r where h.ctid = r.head_tid
+      where h.ctid = any (array(select r.head_tid from rows r))
     ), taken as (
       delete from state.queue q using rows r where q.ctid = r.queue_tid and q.inbox_id = r.inbox_id
     ), announced as (
@@ -128,27 +130,24 @@ begin
         max(agent_turn_id) filter (where head_status = 'running')
       from rows group by project_id, active_channel_id, ord / state.messages_max(),
         case when head_status = 'running' then ord end
+    ), processing as (
+      update state.agent_inbox i set status = 'processing', claimed_by = p_worker, processed_at = v_now,
+        started_at = coalesce(i.started_at, v_now), in_queue = false, pending_xid = null
+      where i.ctid = any (array(select r.inbox_tid from rows r))
+      returning 1
     )
-    update state.agent_inbox i set status = 'processing', claimed_by = p_worker, processed_at = v_now,
-      started_at = coalesce(i.started_at, v_now), in_queue = false, pending_xid = null
-    from rows r where i.ctid = r.inbox_tid
-    returning 'turn', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.inbox_id, i.worker_target,
-      i.channel_id, i.message_type, i.payload, i.deaths, i.recursion_depth, i.traceparent, i.correlation_id,
-      r.profile_id, r.context_box_id, r.output_box_id, r.turn_deadline,
-      case when r.head_status = 'running' then '{"taken_over": true}'::jsonb end;
+    select 'turn', r.project_id, r.agent_id, r.agent_turn_id, r.turn_epoch, r.inbox_id, r.worker_target, r.channel_id,
+      r.message_type, r.payload, r.deaths, r.recursion_depth, r.traceparent, r.correlation_id, r.profile_id,
+      r.context_box_id, r.output_box_id, r.turn_deadline,
+      case when r.head_status = 'running' then '{"taken_over": true}'::jsonb end
+    -- A row that another program changed without its head's lock has moved from its position.
+    from rows r where case when (select count(*) from processing) < (select count(*) from rows)
+      then state.raise_conflict() is null else true end;
 
     get diagnostics v_taken = row_count;
 
     -- The other rows.
     if v_taken < cardinality(v_seen) then
-      -- Another program changed the row without its head's lock, so that it moved from its position.
-      if exists (select from unnest(v_seen) s (inbox_id) cross join lateral state.inbox_row(s.inbox_id) i
-        cross join lateral state.head(i.project_id, i.agent_id) h
-        where i.status = 'pending' and i.message_type in ('turn', 'ui_action') and h.status = 'running'
-          and i.agent_turn_id = h.active_agent_turn_id and i.turn_epoch = h.turn_epoch)
-      then
-        perform state.raise_conflict();
-      end if;
       delete from state.queue q using unnest(v_seen, v_queue_tids) as s (inbox_id, tid)
       where q.ctid = s.tid and q.inbox_id = s.inbox_id
         and not exists (select from state.inbox_row(s.inbox_id) i where i.in_queue);
@@ -183,11 +182,16 @@ begin
   else
     v_left := state.save_claim_position(p_target, v_from, v_also);
   end if;
+  -- Two reads of the index by position: with one condition for both, the read would begin at the dead entries.
   if v_left and what is distinct from 'held_back' and exists (
-    select from state.queue q cross join lateral state.head(q.project_id, q.agent_id) h
-    where q.worker_target = p_target and q.status = 'pending'
-      and (q.pending_xid = any (v_also) or q.pending_xid >= v_from)
-      and (p_project is null or q.project_id = p_project))
+    select from (
+      select q.project_id, q.agent_id from state.queue q
+      where q.worker_target = p_target and q.status = 'pending' and q.pending_xid = any (v_also)
+      union all
+      select q.project_id, q.agent_id from state.queue q
+      where q.worker_target = p_target and q.status = 'pending' and q.pending_xid >= v_from) q
+    cross join lateral state.head(q.project_id, q.agent_id) h
+    where p_project is null or q.project_id = p_project)
   then
     what := 'again';
     return next;

@@ -8,33 +8,48 @@ create or replace function state.deliver(p_projects text[], p_agents text[], p_t
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
-  v_heads tid[] := state.lock_heads(p_projects, p_agents);
   v_live text[];
   v_endings state.ending[];
+  v_twice boolean;
+  v_holding boolean;
 begin
-  v_endings := array(
-    select row(x.project_id, x.agent_id, x.agent_turn_id, false,
-      case when b.keys is null then x.status else 'failed' end,
-      case when b.keys is null then x.error else 'budget_exceeded' end, x.card_id, x.content, null,
-      h.status = 'suspended', h.holds, 'worker',
-      'the turn exceeded its budget: ' || array_to_string(b.keys, ', '), x.tid)::state.ending
-    from unnest(p_projects, p_agents, p_turns, p_epochs, p_statuses, p_errors, p_card_ids, p_contents, v_heads)
-      as x (project_id, agent_id, agent_turn_id, turn_epoch, status, error, card_id, content, tid)
-    cross join lateral (select * from state.agent_state_head h where h.ctid = x.tid offset 0) h
-    -- H7.5: a turn over its budget has failed, also if its worker finished; the result stays as the work so far.
-    left join lateral (select nullif(state.exceeded_keys(b), '{}') as keys from state.budgets b
-      where h.holds and x.status = 'success' and b.agent_turn_id = x.agent_turn_id) b on true
-    where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
-      and (h.status = 'running' or (h.status = 'suspended' and h.waiting_tool_count = 0))
-      and (x.status <> 'success' or h.context_box_id is null
-        -- Most boxes ask for no fields: the lookup is cheaper than the call.
-        or not exists (select from cards.boxes b
-          where b.box_id = h.context_box_id and b.result_fields_card_id is not null offset 0)
-        or state.missing_fields(h.context_box_id, x.content) is null));
+  -- Locks all heads first, in one order (hazard 8), and compares the fences with what it has locked: after a wait, a
+  -- locking read returns the newest version of a head (hazard 1).
+  select coalesce(array_agg(row(x.project_id, x.agent_id, x.agent_turn_id, false, x.status, x.error, x.card_id,
+      x.content, null, h.status = 'suspended', h.holds, 'worker', null, h.tid)::state.ending), '{}'),
+    count(distinct h.tid) < count(*), bool_or(h.holds and x.status = 'success')
+  into v_endings, v_twice, v_holding
+  from (select * from unnest(p_projects, p_agents, p_turns, p_epochs, p_statuses, p_errors, p_card_ids, p_contents)
+      as x (project_id, agent_id, agent_turn_id, turn_epoch, status, error, card_id, content)
+    order by x.project_id, x.agent_id) x
+  cross join lateral (
+    select h.ctid as tid, h.active_agent_turn_id, h.turn_epoch, h.status, h.waiting_tool_count, h.holds,
+      h.context_box_id
+    from state.agent_state_head h where h.project_id = x.project_id and h.agent_id = x.agent_id
+    order by h.epoch_group desc limit 1 for no key update) h
+  where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
+    and (h.status = 'running' or (h.status = 'suspended' and h.waiting_tool_count = 0))
+    and (x.status <> 'success' or h.context_box_id is null
+      -- Most boxes ask for no fields: the lookup is cheaper than the call.
+      or not exists (select from cards.boxes b
+        where b.box_id = h.context_box_id and b.result_fields_card_id is not null offset 0)
+      or state.missing_fields(h.context_box_id, x.content) is null);
   -- A turn that is in the batch twice ends once.
-  if (select count(distinct t) from unnest(v_heads) t) < cardinality(v_heads) then
+  if v_twice then
     v_endings := array(select e.ending from (
       select distinct on (e.agent_turn_id) e as ending from unnest(v_endings) e order by e.agent_turn_id) e);
+  end if;
+  -- H7.5: a turn over its budget has failed, also if its worker finished; the result stays as the work so far. Budgets
+  -- are read after the lock (hazard 1).
+  if v_holding then
+    v_endings := array(
+      select row(e.project_id, e.agent_id, e.agent_turn_id, false, case when b.keys is null then e.outcome
+          else 'failed' end, case when b.keys is null then e.error else 'budget_exceeded' end, e.card_id, e.content,
+        null, e.was_suspended, e.holds, e.ended_by, 'the turn exceeded its budget: ' || array_to_string(b.keys, ', '),
+        e.head_tid)::state.ending
+      from unnest(v_endings) e
+      left join lateral (select nullif(state.exceeded_keys(b), '{}') as keys from state.budgets b
+        where e.holds and e.outcome = 'success' and b.agent_turn_id = e.agent_turn_id) b on true);
   end if;
 
   if v_endings <> '{}' then
