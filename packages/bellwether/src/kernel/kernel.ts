@@ -171,6 +171,8 @@ export interface Kernel {
   deliver(delivery: Delivery): Promise<DeliverResult>
   /** Rings for the verdicts of a verb that was called outside the kernel. */
   ring(verdicts: readonly Ringable[]): Promise<void>
+  /** Rings for the joiner: a process has no running task of the batch left. */
+  ringJoiner(projectId: string, batchId: string): Promise<void>
 }
 
 interface UiActionResult {
@@ -225,10 +227,14 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
       offer?.take(claim)
     }
   }
-  async function dispatchAll(project: string, batchId: string, tasks: number): Promise<void> {
-    // An idle joiner polls rarely: without the ring, a short batch would wait for the poll.
+  async function ringJoiner(project: string, batchId: string): Promise<void> {
     const subject = subjects.pmoCall({ project, channel: defaultChannel }, joinTool)
     await bell.ring([{ subject, payload: { batch_id: batchId } }])
+  }
+
+  async function dispatchAll(project: string, batchId: string, tasks: number): Promise<void> {
+    // An idle joiner polls rarely: without the ring, a short batch would wait for the poll.
+    await ringJoiner(project, batchId)
     await dispatchTasks(db, batchId, [...Array(tasks).keys()], rung)
   }
 
@@ -366,6 +372,7 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
     async ring(verdicts) {
       await rung(verdicts)
     },
+    ringJoiner,
   }
 }
 

@@ -8,13 +8,23 @@ import { subjects } from '@bellwether/protocol'
 import type { Kernel } from '../kernel/kernel.js'
 import { dispatchTasks, dueTasks } from '../kernel/verbs/batches/dispatch_tasks.js'
 import { joinTool } from '../kernel/verbs/batches/fork.js'
-import { answerBatches, collectBatches, retireAgents, stopChildren, type Due } from '../kernel/verbs/batches/join.js'
+import {
+  answerBatches,
+  batchesMax,
+  collectBatches,
+  retireAgents,
+  stopChildren,
+  type Due,
+} from '../kernel/verbs/batches/join.js'
 import type { Bell } from '../ports/bell/bell.js'
 import { loop } from '../ports/loop.js'
 
 export interface Joiner {
-  /** Handles everything that is due; returns the milliseconds until the next batch is due, or undefined if there is none. */
-  step(): Promise<number | undefined>
+  /**
+   * Handles everything that is due, and the batches that a worker has rung for. Returns the milliseconds until the next batch is due, or
+   * undefined if there is none.
+   */
+  step(rung?: readonly string[]): Promise<number | undefined>
 }
 
 export function openJoiner({ kernel }: { readonly kernel: Kernel }): Joiner {
@@ -33,8 +43,8 @@ export function openJoiner({ kernel }: { readonly kernel: Kernel }): Joiner {
   }
 
   return {
-    async step() {
-      const dues = await collectBatches(db, ids)
+    async step(rung = []) {
+      const dues = await collectBatches(db, ids, rung)
       await tryEach(dues, carryOut, 'batch actions')
       return dues.find((due) => due.what === 'look')?.due_in_ms ?? undefined
     },
@@ -60,15 +70,25 @@ export interface JoinerOptions {
 export async function runJoiner({ kernel, bell, clock, log, signal }: JoinerOptions): Promise<void> {
   const joiner = openJoiner({ kernel })
   const wake = makeWake(clock)
-  const listening = await bell.listen(subjects.anyPmoCall(joinTool), () => wake.now())
+  // Further rings only wake: their batches are found when they are due.
+  const rung = new Set<string>()
+  const listening = await bell.listen(subjects.anyPmoCall(joinTool), (ring) => {
+    const batchId = ring?.payload['batch_id']
+    if (typeof batchId === 'string' && rung.size < batchesMax) rung.add(batchId)
+    wake.now()
+  })
   const step = async () => {
     // Repeats while a batch is due before the next poll.
     for (;;) {
       const startMs = clock.monotonicMs()
-      const dueInMs = await joiner.step()
+      const batchIds = [...rung]
+      rung.clear()
+      const dueInMs = await joiner.step(batchIds)
+      const restMs = (clock.monotonicMs() - startMs) * restFactor
+      // A ring starts a look at once, but a stream of rings does not keep the connection busy.
+      if (batchIds.length > 0) await clock.sleep(restMs, signal)
       if (dueInMs === undefined) return 'quiet'
       if (signal.aborted || dueInMs > joinPollMs) return 'waiting'
-      const restMs = (clock.monotonicMs() - startMs) * restFactor
       await wake.wait(Math.min(joinPollMs, Math.max(joinSoonestMs, dueInMs, restMs)), signal)
     }
   }

@@ -74,6 +74,22 @@ export function openWorker(options: WorkerOptions): Worker {
     options.standby?.remove(scope.turn)
   }
 
+  /** How many tasks of each batch run here. */
+  const tasks = new Map<string, number>()
+  function countTask({ projectId, payload }: ClaimedTurn, more: 1 | -1): void {
+    // Hot path: most turns belong to no batch.
+    const batchId = payload['batch_id']
+    if (typeof batchId !== 'string') return
+    const count = (tasks.get(batchId) ?? 0) + more
+    if (count > 0) {
+      tasks.set(batchId, count)
+      return
+    }
+    // It was perhaps the last task of the batch, and its parent waits. A bell does not throw.
+    tasks.delete(batchId)
+    void kernel.ringJoiner(projectId, batchId)
+  }
+
   function stopClaiming(): void {
     draining = true
     announceRoom()
@@ -100,9 +116,11 @@ export function openWorker(options: WorkerOptions): Worker {
   }
 
   async function run(scope: Scope): Promise<void> {
+    countTask(scope.turn, 1)
     try {
       await runTurn(options, scope)
     } finally {
+      countTask(scope.turn, -1)
       remove(scope)
       heldBack = false
       announceRoom()

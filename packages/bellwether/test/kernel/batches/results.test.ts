@@ -4,7 +4,7 @@ import { expect, it } from 'vitest'
 import type { NewTask } from '../../../src/kernel/verbs/batches/fork.js'
 import { answerBatches } from '../../../src/kernel/verbs/batches/join.js'
 import { openKernel } from '../../../src/kernel/kernel.js'
-import { runJoiner } from '../../../src/pmo/batches.js'
+import { openJoiner, runJoiner } from '../../../src/pmo/batches.js'
 import { notifyBell } from '../../../src/ports/bell/notify.js'
 import { batchOf, forkFrom, join, reuse } from '../../support/forks.js'
 import { kernelPerFile, project } from '../../support/kernel.js'
@@ -12,6 +12,7 @@ import { turnRow } from '../../support/kernel-rows.js'
 import { enqueueTurn } from '../../support/kernel-turns.js'
 import { quietLog } from '../../support/quiet-log.js'
 import { until } from '../../support/until.js'
+import { runTurns, testWorker } from '../../support/worker.js'
 
 const t = kernelPerFile()
 
@@ -187,4 +188,20 @@ it('a waiting joiner handles a new batch when its bell rings, before its next po
   stop.abort()
   await joiner
   await bell.close()
+})
+
+it('a worker rings for a batch when its last task of it has ended, and the joiner looks before the batch is due', async () => {
+  await t.agents('rung-1', 'rung-2', 'rung-boss')
+  const parent = await t.running('rung-boss')
+  const batchId = await forkFrom(t, parent, 'rung', [reuse('rung-1'), reuse('rung-2')])
+  await t.all("update state.batches set next_look_at = state.now() + interval '5 seconds' where batch_id = $1", batchId)
+  t.rings()
+  await runTurns(testWorker(t, () => async () => ({ deliver: { text: 'ok' } })))
+  const rings = t.rings().filter(({ subject }) => subject.endsWith('.fork_join'))
+  expect(rings.map(({ payload }) => payload)).toEqual([{ batch_id: batchId }])
+  const joiner = openJoiner({ kernel: t.kernel })
+  await joiner.step()
+  expect((await batchOf(t, batchId)).status).toBe('open')
+  await joiner.step([batchId])
+  expect((await batchOf(t, batchId)).status).toBe('done')
 })

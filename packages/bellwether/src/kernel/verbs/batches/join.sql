@@ -3,8 +3,9 @@
 -- (children that are no longer needed), 'settled'. It locks no heads: the actions are verbs of their own and may be
 -- repeated. It skips batches that another PMO has locked. The next look at a batch is due after a fiftieth of its age,
 -- so that short batches are joined at once and long ones cost little, or later if many tasks are open and their speed
--- is known; 'look' returns when the next one is due. The length of p_edge_ids limits the number of batches.
-create or replace function state.collect_batches(p_edge_ids text[])
+-- is known; 'look' returns when the next one is due. p_rung: batches to look at now, because a worker has ended its
+-- last task of them. The length of p_edge_ids limits the number of batches.
+create or replace function state.collect_batches(p_edge_ids text[], p_rung text[] default '{}')
 returns table (what text, batch_id text, project_id text, turns text[], due_in_ms double precision)
 language plpgsql as $$
 #variable_conflict use_column
@@ -23,6 +24,12 @@ begin
     select b.batch_id from state.batches b where b.settled_at is null
       and (b.next_look_at <= v_now or b.next_look_at > v_now + interval '10 seconds')
     order by b.next_look_at, b.batch_id limit cardinality(p_edge_ids) for no key update skip locked);
+  if p_rung <> '{}' then
+    v_ids := v_ids || array(
+      select b.batch_id from state.batches b where b.batch_id = any (p_rung) and b.settled_at is null
+        and b.batch_id <> all (v_ids)
+      order by b.batch_id limit cardinality(p_edge_ids) - cardinality(v_ids) for no key update skip locked);
+  end if;
 
   if v_ids <> '{}' then
     -- Ended children. The counter, read under the batch's lock, decides which child is the last (hazard 5). If a

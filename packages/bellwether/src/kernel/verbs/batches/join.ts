@@ -25,14 +25,12 @@ export interface Due {
 }
 
 // One call counts this many batches of 1,000 tasks in well under one second.
-const batchesMax = 50
+export const batchesMax = 50
 
-export async function collectBatches(db: Queryable, ids: Ids): Promise<Due[]> {
-  return callWith<Due>(
-    db,
-    'collect_batches',
-    Array.from({ length: batchesMax }, () => ids.next()),
-  )
+/** Looks at the batches that are due, and at those that a worker has rung for. */
+export async function collectBatches(db: Queryable, ids: Ids, rung: readonly string[]): Promise<Due[]> {
+  const edgeIds = Array.from({ length: batchesMax }, () => ids.next())
+  return callWith<Due>(db, 'collect_batches', edgeIds, rung)
 }
 
 export async function retireAgents(db: Queryable, batchIds: readonly string[]): Promise<void> {
