@@ -197,7 +197,7 @@ describe('a running server', () => {
     await turn(id, 'transcript', { ...fence, lease_token: resumed.lease_token, entries })
     await transcript.getByText('Both have answered.').waitFor()
     await turn(id, 'deliver', { ...fence, lease_token: resumed.lease_token, text: 'Both spoke.' })
-    await page.getByText('Both spoke.').waitFor()
+    await page.getByText('Both spoke.').first().waitFor()
 
     await child('mallory').getByRole('link').click()
     await page.getByText('Deliverable: success').waitFor()
