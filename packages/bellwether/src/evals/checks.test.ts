@@ -37,6 +37,7 @@ it('looks at the output, its fields, its cost and its time', () => {
   expect(verdict({ fields: { items: [{ b: 2, a: 1 }] } }, fields)[0]).toBe(true)
   expect(verdict({ fields: { total: 4 } }, fields)).toEqual([false, 'the field "total" is 3, not 4'])
   expect(verdict({ fields: { total: 3 } }, text('```json\n{"total": 3}\n```'))[0]).toBe(true)
+  expect(verdict({ fields: { total: 3 } }, text(`\`\`\`${'\n'.repeat(300_000)}x`))[0]).toBe(false)
   expect(verdict({ fields: { total: 3 } }, text('three'))[0]).toBe(false)
   const schema = { type: 'object', required: ['total'], properties: { total: { type: 'integer' } } }
   expect(verdict({ json_schema: schema }, text('{"total": 3}'))[0]).toBe(true)

@@ -53,7 +53,7 @@ export function fieldsOf(content: unknown): Readonly<Record<string, unknown>> | 
 }
 
 /** Models often put JSON into a fenced block. */
-const withoutFence = (text: string) => /^\s*```(?:json)?\s*\n([\s\S]*)\n```\s*$/.exec(text)?.[1] ?? text
+const withoutFence = (text: string) => /^```(?:json)?[^\S\n]*\n([\s\S]*)\n```$/.exec(text.trim())?.[1] ?? text
 
 /** The turn must have succeeded before its output counts. */
 export function outcomeCheck({ outcome, error }: Pick<TurnEnd, 'outcome' | 'error'>): EvalChecked {

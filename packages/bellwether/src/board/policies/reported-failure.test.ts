@@ -96,3 +96,23 @@ describe('reported failures', () => {
     expect(reportedFailure({ error: 'x'.repeat(10_000) })!.detail.length).toBeLessThan(2_100)
   })
 })
+
+it('decides about text of any form in one pass over it', () => {
+  const long = 60_000
+  const texts = [
+    `${' '.repeat(long)}x`,
+    `${'\n'.repeat(long)}x`,
+    `\`\`\`\n${'\n'.repeat(long)}x`,
+    '```a\n'.repeat(long / 5),
+    `${'*'.repeat(long)}x`,
+    `status${' '.repeat(long)}x`,
+  ]
+  for (const text of texts) {
+    expect(reportedFailure({ text })).toBeNull()
+    expect(reportedFailure({ error: text })).toMatchObject({ reasonCode: 'spawn_failed' })
+  }
+  expect(reportedFailure({ text: `done\n\`\`\`json\n{"success": false}\n\`\`\`\n\n` })).toMatchObject({
+    reasonCode: 'spawn_failed',
+  })
+  expect(reportedFailure({ text: `\`\`\`json\n{"success": false}\n\`\`\`\nThat was an example.` })).toBeNull()
+})

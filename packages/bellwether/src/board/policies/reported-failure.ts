@@ -124,19 +124,35 @@ function textFailure(raw: unknown, depth: number): ReportedFailure | null {
       reasonCode: 'blocked_signal',
       detail: bounded(blocked[1] ?? '') || 'the agent reported that it is blocked',
     }
-  const blocks = [...text.matchAll(/^\s*```[^\n`]*\n([\s\S]*?)^\s*```[ \t]*$/gm)]
-  const last = blocks.at(-1)
-  const atEnd = last !== undefined && text.slice(last.index + last[0].length).trim() === ''
-  const parsed = atEnd ? parseJson(last[1] ?? '') : undefined
+  const { outside, atEnd } = fenced(text)
+  const parsed = atEnd === undefined ? undefined : parseJson(atEnd)
   if (isObject(parsed)) return failureIn(parsed, depth + 1)
-  const lines = blocks
-    .reduce((rest, block) => rest.replace(block[0], ''), text)
-    .split('\n')
-    .filter((line) => line.trim() !== '')
+  const lines = outside.filter((line) => line.trim() !== '')
   const status = [...lines.slice(0, statusLines), ...lines.slice(-statusLines)]
     .map((line) => /^[\s*#-]*status[\s*]*[:=][\s*]*(\S.*)$/i.exec(line)?.[1])
     .findLast((found) => found !== undefined)
   return status === undefined ? null : statusFailure(new Map([['status', status.slice(0, phraseMaxChars)]]))
+}
+
+/** The lines outside fenced blocks, and the block at the end of the text. One pass: an agent wrote the text. */
+function fenced(text: string): { readonly outside: readonly string[]; readonly atEnd: string | undefined } {
+  const lines = text.split('\n')
+  const outside: string[] = []
+  let from: number | undefined
+  let atEnd: string | undefined
+  for (const [at, line] of lines.entries()) {
+    if (from !== undefined) {
+      if (!/^\s*```[ \t\r]*$/.test(line)) continue
+      atEnd = lines.slice(from, at).join('\n')
+      from = undefined
+    } else if (/^\s*```[^`]*$/.test(line)) from = at + 1
+    else {
+      outside.push(line)
+      if (line.trim() !== '') atEnd = undefined
+    }
+  }
+  // A block that never ends is text.
+  return from === undefined ? { outside, atEnd } : { outside: outside.concat(lines.slice(from - 1)), atEnd: undefined }
 }
 
 function errorIn(report: LowerCase): string | null {
@@ -156,7 +172,8 @@ function reasonIn(report: LowerCase): string | null {
 }
 
 const bounded = (text: string): string => text.trim().slice(0, detailMaxChars).toWellFormed()
-const isNothing = (text: string): boolean => /^\s*(?:none|null|nil|no|false|n\/a|no errors?|0|-)?\s*\.?\s*$/i.test(text)
+const isNothing = (text: string): boolean =>
+  /^(?:none|null|nil|no|false|n\/a|no errors?|0|-)?\s*\.?$/i.test(text.trim())
 /** 0 is false for `ok` and `success`; for the others it may be a count. */
 const isFalse = (value: unknown, key: string): boolean =>
   value === false ||
