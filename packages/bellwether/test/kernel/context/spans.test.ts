@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import { readApprovals } from '../../../src/kernel/reads/approvals.js'
 import { readSpans } from '../../../src/kernel/reads/spans.js'
 import { kernelPerTest, project } from '../../support/kernel.js'
-import { reportSuccess, suspendedTurn } from '../../support/kernel-turns.js'
+import { enqueueTurn, reportSuccess, suspendedTurn } from '../../support/kernel-turns.js'
 
 const t = kernelPerTest()
 
@@ -89,6 +89,18 @@ it('has the lease of a turn that was queued behind another one, and one lease pe
   // A turn of an earlier version: when it was leased is not known.
   await t.all('update state.agent_inbox set leased_at = null')
   expect((await spansOf(agentTurnId))[0]).toEqual(['queue', '', 0, 5])
+})
+
+it('has the lease of each turn of a claim that takes over several', async () => {
+  await t.agents('a', 'b')
+  await enqueueTurn(t, 'a')
+  await enqueueTurn(t, 'b')
+  const turns = await t.claim()
+  await t.advance(10)
+  await t.kernel.handBack(turns, 'worker-1')
+  await t.advance(2)
+  expect(await t.claim(2, 'worker-2')).toHaveLength(2)
+  for (const { agentTurnId } of turns) expect(await spansOf(agentTurnId)).toContainEqual(['lease', 'takeover', 10, 12])
 })
 
 it('has questions and approvals as waits for people, and leaves open what has not ended', async () => {
