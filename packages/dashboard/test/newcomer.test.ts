@@ -122,7 +122,7 @@ describe.each(presets)('a newcomer with %s', (preset) => {
       /status +blocked \(incomplete output\)/,
       /problem +verify command exited with 1: node --test/,
       /next +A person decides\. The next reminder is at /,
-      /Failed: node --test\n {2}exited with 1 after [\d.]+ s; the end of its output:\n/,
+      /Failed: node --test\n {2}exited with 1 after [\d.]+ m?s; the end of its output:\n/,
       /SyntaxError: /,
       /Result of the last run:\n {2}\S/,
       new RegExp(`\\+total\\.mjs, by ${preset}`),

@@ -34,7 +34,7 @@ describe('bellwether turn', () => {
     expect(run).toMatchObject({ code: 0, out: expect.stringContaining('good morning') })
     const id = run.out.split(' ')[0]!
     expect((await up.run('turn', 'show', id)).out).toBe(run.out)
-    expect(run.out).toMatch(/^ {2}time +queued for [\d.]+ s, ran for [\d.]+ s$/m)
+    expect(run.out).toMatch(/^ {2}time +queued for [\d.]+ m?s, ran for [\d.]+ m?s$/m)
     const list = ['turn', 'list', '--agent', 'echo', '--status', 'success']
     expect((await up.run(...list)).out).toContain(id)
     expect((await up.run(...list, '--json')).lines).toEqual([
@@ -298,12 +298,12 @@ describe('a task for the coding agent of init', () => {
     const task = (await up.run('task', 'show', 'C-1')).out
     expect(task).toContain('23,228 fresh (34 input, 1,628 output, 21,566 cache write); 185,772 cache read')
     expect(task).toMatch(
-      /limits +cost \$0\.16 of \$20\.00, working time \d+ s of 2 h, runs 1 of 3 \(set by config\/budget-policy/,
+      /limits +cost \$0\.16 of \$20\.00, working time \d+ m?s of 2 h, runs 1 of 3 \(set by config\/budget-policy/,
     )
     const turn = (await up.run('turn', 'show', runs[0]!.agentTurnId)).out
     expect(turn).toContain('209,000 tokens (34 input, 1,628 output, 21,566 cache write, 185,772 cache read), $0.16')
     expect(turn).toMatch(
-      /limits +cost \$0\.16 of \$20\.00 \(set by config\/budget-policy\.json, .*\); working time \d+ s of 1,200 s \(set by "budget" of the agent file\)/,
+      /limits +cost \$0\.16 of \$20\.00 \(set by config\/budget-policy\.json, .*\); working time \d+ m?s of 20 min \(set by "budget" of the agent file\)/,
     )
   })
 

@@ -72,7 +72,7 @@ it('up on a terminal prints five lines, the link and one line per turn and task,
   const turn = async (agent: string, at = facts, instruction = 'hello') =>
     ask(at, `/api/v1/projects/default/agents/${agent}/turns`, { method: 'POST', body: { instruction } })
   await turn('greeter')
-  await up.shows(/▶ greeter +turn started {2}\S+\n(?:.*\n)*.*✓ greeter +turn ended: success in [\d.]+ s {2}\S+\n/)
+  await up.shows(/▶ greeter +turn started {2}\S+\n(?:.*\n)*.*✓ greeter +turn ended: success in [\d.]+ m?s {2}\S+\n/)
   await turn('boss')
   await up.shows(/● boss +needs you: a question\. See: npx bellwether questions\n/)
   await turn('runs', facts, 'stand-in: run echo 1')
@@ -99,11 +99,11 @@ it('up on a terminal prints five lines, the link and one line per turn and task,
   await up.shows(/▶ waits +turn started/)
   up.press('\u0003')
   await up.shows(
-    /Stopping: waits up to 20 s for 1 turn: waits \(running for [\d.]+ s\)\.\n.* Ctrl-C again exits at once\./,
+    /Stopping: waits up to 20 s for 1 turn: waits \(running for [\d.]+ m?s\)\.\n.* Ctrl-C again exits at once\./,
   )
   await writeFile(join(folder, 'go'), '')
   expect([await up.ended, up.screen()]).toEqual([0, expect.stringContaining('Stopping')])
-  expect(up.screen()).toMatch(/✓ waits +turn ended: success in [\d.]+ s .*\n(?:.*\n)*Stopped\. Everything is stored/)
+  expect(up.screen()).toMatch(/✓ waits +turn ended: success in [\d.]+ m?s .*\n(?:.*\n)*Stopped\. Everything is stored/)
 
   // The log is in the file, and a clean stop has no lost connection in it.
   const log = readFileSync(join(data, 'logs', 'up.log'), 'utf8')
