@@ -13,8 +13,8 @@ interface Call {
   built?: object
 }
 
-/** Names the call of a deferred schema. */
-const callOf = Symbol('call')
+/** Names the call of a deferred schema, also one of another copy of this module. */
+const callOf = Symbol.for('bellwether.schema.call')
 const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null
 
 /** Methods that make another schema of a schema. All others, and all properties, need the schema itself. */

@@ -125,10 +125,10 @@ describe('budget', () => {
     const ofPolicy = '"global.maxTaskWallTimeSec" of config/budget-policy.json'
     const ofFile = '"budget.max_wall_seconds" of agents/coder.md'
     const own = { ...stopped, agentLimits: ['maxTaskWallTimeSec' as const] }
-    expect(textOf(stopped)).toBe(`budget_exceeded: working time 600 s of 1,200 s, set by ${ofPolicy}`)
-    expect(textOf(own)).toBe(`budget_exceeded: working time 600 s in this run, set by ${ofFile}`)
+    expect(textOf(stopped)).toBe(`budget_exceeded: working time 10 min of 20 min, set by ${ofPolicy}`)
+    expect(textOf(own)).toBe(`budget_exceeded: working time 10 min in this run, set by ${ofFile}`)
     expect(textOf({ ...own, elapsedMs: 1_201_000 })).toBe(
-      `budget_exceeded: working time 1,201 s of 1,200 s, set by ${ofPolicy}; working time 1,201 s in this run, set by ${ofFile}`,
+      `budget_exceeded: working time 20 min 1 s of 20 min, set by ${ofPolicy}; working time 20 min 1 s in this run, set by ${ofFile}`,
     )
   })
 

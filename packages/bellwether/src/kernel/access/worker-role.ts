@@ -62,6 +62,8 @@ export const closedToWorkers: readonly string[] = [
   'state.trend_gauges',
   'state.trend_progress',
   'state.trends',
+  'state.word_blocks',
+  'state.word_progress',
 ]
 
 const rights: Readonly<Record<string, string>> = { select: 'select', all: 'select, insert, update, delete' }

@@ -208,7 +208,7 @@ describe.each(kinds)('with %s', (kind: SandboxKind) => {
     const command = `set -e; cat > prompt.txt; mkdir -p deep/er; echo made > deep/er/file; cd work
 echo x > ~/.cache; echo x > /tmp/one; echo x > "$TMPDIR/two"; ls /tmp/one; git -C .. log --oneline; git config user.name; echo "home $HOME"; id -u`
     const done = await setup.run({ command, instructions: 'hello' })
-    expect(done).toMatchObject({ outcome: 'success' })
+    expect(done, `${done.error} ${done.text}`).toMatchObject({ outcome: 'success' })
     expect(done.text).toMatch(new RegExp(`/tmp/one\n\\w+ start\nAnn\nhome ${base}/home\n${process.geteuid?.()}$`))
     expect(readFileSync(join(setup.folder, 'prompt.txt'), 'utf8')).toContain('hello')
     expect(readFileSync(join(setup.folder, 'deep/er/file'), 'utf8')).toBe('made\n')
