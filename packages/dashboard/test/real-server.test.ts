@@ -276,6 +276,8 @@ describe('a running server', () => {
   it('summarises what is running, what is stuck and what needs a person', async () => {
     const scene = await atWork(server)
     await open('/board')
+    // Without the message of the last change, which the images of the docs would show.
+    await page.reload()
     await page.getByRole('region', { name: 'blocked' }).getByText('attempt 1 of').waitFor()
     await page.getByRole('region', { name: 'in progress' }).getByText('Draft the announcement').waitFor()
     await page.emulateMedia({ colorScheme: 'dark' })
